@@ -1,0 +1,1 @@
+"""The emulated network: topology, Mininet, shaping, fidelity, virtual time."""
