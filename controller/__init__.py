@@ -1,0 +1,1 @@
+"""The control plane: schedules, mixing, trees, timing, plan, OpenFlow rules."""

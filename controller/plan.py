@@ -1,0 +1,125 @@
+"""The plan: the contract between planner, controller, agents and analysis.
+
+It holds everything that a run needs and nothing that the run must work out.
+All figures are those of the network that is emulated (unscaled); whoever
+touches packets divides rates, payloads and memories by ``scale``.
+"""
+
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import Field, ValidationError
+
+from testbed.errors import InputError
+from testbed.topology import Frozen, Topology
+
+PLAN_VERSION: Final = 1
+
+
+class Stream(Frozen):
+    """One sender's payload in one round of the period."""
+
+    sender: str
+    clique: int
+    receivers: tuple[str, ...]
+    edges: tuple[int, ...]
+    """Directed edges of the multicast tree (empty with multicast off)."""
+    paths: dict[str, tuple[int, ...]]
+    """Receiver to the edges of the way there, in order."""
+    delays_ms: dict[str, float]
+    """Receiver to the one-way delay along that way."""
+    offset_ms: float = Field(ge=0)
+    rate_gbps: float = Field(gt=0)
+    """Rate of one copy."""
+    duration_ms: float = Field(gt=0)
+
+
+class RoundPlan(Frozen):
+    """One round of the period: disjoint cliques and the streams inside them."""
+
+    cliques: tuple[tuple[str, ...], ...]
+    streams: tuple[Stream, ...]
+    t_ms: float = Field(ge=0)
+    edge_streams: dict[int, int]
+    """Directed edge to the number of stream copies that it carries."""
+    held_bytes: dict[str, float]
+    """City to the predicted memory high-water mark (accumulate on arrival)."""
+
+    def stream_of(self, sender: str) -> Stream | None:
+        """Find the stream that a city sends in this round, if any."""
+        return next((s for s in self.streams if s.sender == sender), None)
+
+    def senders_to(self, receiver: str) -> tuple[str, ...]:
+        """List the cities whose streams a receiver expects in this round."""
+        return tuple(s.sender for s in self.streams if receiver in s.receivers)
+
+
+class Prediction(Frozen):
+    """What the planner expects; ``None`` for a disagreement that never dies out."""
+
+    t_ms: float
+    """Round time: the slowest round of the period."""
+    a_rms: float | None
+    a_var: float | None
+    a_tv: float | None
+    a_reach: float | None
+    survival: tuple[float, ...]
+    """S(k), rms, k = 0, 1, …: the mean error left after k rounds."""
+    contraction: float
+    """Error left per round, geometric mean over the period."""
+    objective_ms: float | None
+    """T (A + ½)."""
+    busiest_link_streams: int
+
+
+class Plan(Frozen):
+    """A schedule with its trees, offsets and rates, ready to run."""
+
+    version: Literal[1] = PLAN_VERSION
+    schedule: str
+    topology: Topology
+    feasible: bool
+    reason: str
+    """Why not feasible, or empty."""
+    payload_bytes: float = Field(gt=0)
+    """Bytes of one stream on the wire, headers included."""
+    memory_bytes: float = Field(ge=0)
+    scale: float = Field(gt=0)
+    multicast: bool
+    aggregation: bool
+    trees: str
+    """The family of trees that was chosen."""
+    period: tuple[RoundPlan, ...]
+    rounds: int = Field(ge=1)
+    """How many rounds to run; round k uses ``period[k % len(period)]``."""
+    round_interval_ms: float = Field(gt=0)
+    """Time between the starts of two rounds."""
+    unicast: dict[str, dict[str, int]]
+    """Destination city to (city to the edge that leads on), shortest paths."""
+    prediction: Prediction
+
+    def round(self, index: int) -> RoundPlan:
+        """Return the plan of round ``index`` of the run."""
+        return self.period[index % len(self.period)]
+
+    def write(self, path: Path) -> None:
+        """Write the plan as JSON."""
+        path.write_text(self.model_dump_json(indent=1) + "\n")
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan that `Plan.write` wrote.
+
+    Raises
+    ------
+    InputError
+        The file is missing, not JSON, of another version, or does not fit the model.
+    """
+    try:
+        return Plan.model_validate_json(path.read_text())
+    except OSError as error:
+        raise InputError(f"cannot read the plan {path}: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{path}: {where or 'plan'}: {first['msg']}") from error
