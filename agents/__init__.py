@@ -1,0 +1,1 @@
+"""What runs on the hosts: wire format, islands, edge aggregators."""

@@ -1,0 +1,191 @@
+"""The receiving half of an island: merges sums, adds its own, checks the result."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agents.admission import misfit
+from agents.aggregator.table import Emission, Table
+from agents.bursts import Run, runs
+from agents.context import AgentContext
+from agents.records import NOT_CHECKED, Kind, Recorder
+from agents.sockets import BurstReceiver, interface_index
+from agents.weights import Weights
+from agents.wire import (
+    MAX_PAYLOAD_BYTES,
+    Elements,
+    PacketType,
+    datagram_bytes,
+    wire_bytes,
+)
+
+_LIVE_ROUNDS = 2
+_NO_IDLE_NS = 1000  # `wait` says when there is something to receive
+
+
+@dataclass
+class Received:
+    """What came in one round; times since the start of round 0."""
+
+    datagrams: int = 0
+    wire_bytes: int = 0
+    partial_datagrams: int = 0
+    exact_blocks: int = 0
+    wrong_blocks: int = 0
+    incomplete_blocks: int = 0
+    """Blocks of which something came, but not everything."""
+    contributions: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+
+    @property
+    def complete_blocks(self) -> int:
+        """Blocks of which everything came."""
+        return self.exact_blocks + self.wrong_blocks
+
+
+class Collector:
+    """Receives the aggregate (or, with aggregation off, the raw streams) of every round.
+
+    Partial sums of a block are merged where their contributors are disjoint.
+    When all have come, the own contribution is added and the total compared
+    with the true sum, element by element.
+    """
+
+    def __init__(self, ctx: AgentContext, weights: Weights, recorder: Recorder) -> None:
+        self._ctx = ctx
+        self._weights = weights
+        self._recorder = recorder
+        self._kind = PacketType.AGG if ctx.plan.aggregation else PacketType.DATA
+        self._event = Kind.AGGREGATE_IN if ctx.plan.aggregation else Kind.DATA_IN
+        self._own_bit = 1 << ctx.city
+        self._joins = ctx.plan.multicast and not ctx.plan.aggregation
+        own_ip, port = ctx.addresses.island(ctx.city)
+        self.socket = BurstReceiver(
+            ("" if self._joins else own_ip, port),
+            interface=interface_index(f"{ctx.code}-i") if self._joins else None,
+            idle_ns=_NO_IDLE_NS,
+        )
+        layout = ctx.layout
+        self._tables = [Table(layout.blocks, layout, self._check) for _ in range(_LIVE_ROUNDS)]
+        rows = MAX_PAYLOAD_BYTES // datagram_bytes(layout.elements) + 1
+        self._total: Elements = np.zeros((rows, layout.elements), np.int32)
+        self._truth: Elements = np.zeros((rows, layout.elements), np.int32)
+        self._verdict = NOT_CHECKED
+        self._rejects: Counter[str] = Counter()
+        self._received = [Received() for _ in range(ctx.plan.rounds)]
+        expected = (layout.blocks for e in ctx.expectations if e.senders)
+        self._blocks_to_come = sum(expected)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every block of every round has come in full."""
+        return self._blocks_to_come == 0
+
+    def open_round(self, round_index: int) -> None:
+        """Begin to accept a round."""
+        mask = self._ctx.expectations[round_index].mask
+        self._table(round_index).open_round(round_index, mask)
+        if self._joins:
+            self.socket.join(self._ctx.groups(round_index))
+
+    def close_round(self, round_index: int) -> None:
+        """Stop accepting a round; what is held of it stays incomplete."""
+        self._table(round_index).close_round(round_index)
+        if self._joins:
+            self.socket.leave(self._ctx.groups(round_index))
+
+    def receive(self, now_ns: int) -> None:
+        """Receive one buffer."""
+        batches = self.socket.receive(self._kind, self._ctx.job_id, self._rejects)
+        for batch in batches or ():
+            for run in runs(batch):
+                reason = misfit(run, self._kind, self._ctx)
+                if reason:
+                    self._rejects[reason] += len(run.values)
+                else:
+                    self._take(run, now_ns - self._ctx.start_ns)
+
+    def counters(self, round_index: int) -> dict[str, Any]:
+        """Counters of one round."""
+        got, expectation = self._received[round_index], self._ctx.expectations[round_index]
+        blocks = self._ctx.layout.blocks if expectation.senders else 0
+        expected = blocks * len(expectation.senders)
+        return {
+            "senders": [self._ctx.plan.topology.codes[i] for i in expectation.senders],
+            "expected_blocks": blocks,
+            "complete_blocks": got.complete_blocks,
+            "exact_blocks": got.exact_blocks,
+            "wrong_blocks": got.wrong_blocks,
+            "incomplete_blocks": got.incomplete_blocks,
+            "missing_blocks": blocks - got.complete_blocks - got.incomplete_blocks,
+            "expected_contributions": expected,
+            "missing_contributions": expected - got.contributions,
+            "datagrams_in": got.datagrams,
+            "partial_datagrams": got.partial_datagrams,
+            "ingress_bytes": got.wire_bytes,
+            "first_in_ns": got.first_ns,
+            "last_in_ns": got.last_ns,
+        }
+
+    def close(self) -> None:
+        """Count what is still held as incomplete and close the socket."""
+        for table in self._tables:
+            table.drain()
+        self.socket.close()
+
+    def drops(self) -> dict[str, int]:
+        """Datagrams that were refused, by reason."""
+        total = Counter(self._rejects)
+        for table in self._tables:
+            total += table.counters.drops
+        return dict(total)
+
+    def _table(self, round_index: int) -> Table:
+        return self._tables[round_index % _LIVE_ROUNDS]
+
+    def _take(self, run: Run, since_start_ns: int) -> None:
+        """Merge a run of blocks and record it."""
+        count, width = run.values.shape
+        got, table = self._received[run.round], self._table(run.round)
+        self._verdict = NOT_CHECKED
+        table.add(run.round, run.bitmap, run.block, run.values, since_start_ns)
+        got.datagrams += count
+        got.wire_bytes += count * wire_bytes(width)
+        if run.bitmap != self._ctx.expectations[run.round].mask:
+            got.partial_datagrams += count
+        got.first_ns = since_start_ns if got.first_ns is None else got.first_ns
+        got.last_ns = since_start_ns
+        self._recorder.add(
+            since_start_ns,
+            run.round,
+            self._event,
+            run.src,
+            run.block,
+            count,
+            run.bitmap,
+            cause=run.cause,
+            exact=self._verdict,
+        )
+
+    def _check(self, emission: Emission) -> None:
+        """Compare merged sums that are complete with the true ones; count those that are not."""
+        round_index, block, values = emission.round, emission.block, emission.values
+        got = self._received[round_index]
+        count, width = values.shape
+        got.contributions += count * emission.bitmap.bit_count()
+        mask = self._ctx.expectations[round_index].mask
+        if emission.bitmap != mask:
+            got.incomplete_blocks += count
+            return
+        total, truth = self._total[:count, :width], self._truth[:count, :width]
+        self._weights.fill(round_index, self._own_bit, block, total)
+        total += values
+        self._weights.fill(round_index, mask | self._own_bit, block, truth)
+        exact = int((total == truth).all(axis=1).sum())
+        got.exact_blocks += exact
+        got.wrong_blocks += count - exact
+        self._blocks_to_come -= count
+        self._verdict = int(exact == count and self._verdict != 0)

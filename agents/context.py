@@ -1,0 +1,186 @@
+"""What an agent is told, and what follows from it."""
+
+import json
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+from crc32c import crc32c
+
+from agents.wire import StreamLayout, burst_limit, stream_layout
+from controller.plan import Plan
+from testbed import addressing
+from testbed.errors import CliquenetError, InputError
+
+Collision = Literal["evict-old", "forward-new"]
+Hash = Literal["mod", "mix"]
+Endpoint = tuple[str, int]
+
+END_MARGIN_NS = 1_000_000_000
+NS_PER_MS = 1_000_000
+
+
+class Addressing(Protocol):
+    """Where streams go."""
+
+    def island(self, city: int) -> Endpoint:
+        """Address of a city's island."""
+
+    def aggregator(self, city: int) -> Endpoint:
+        """Address of a city's aggregator."""
+
+    def group(self, round_index: int, sender: int) -> Endpoint:
+        """Multicast address of one sender in one round."""
+
+
+class TestbedAddressing:
+    """The addresses of the emulated network."""
+
+    def island(self, city: int) -> Endpoint:
+        """Address of a city's island."""
+        return addressing.island_ip(city), addressing.STREAM_UDP_PORT
+
+    def aggregator(self, city: int) -> Endpoint:
+        """Address of a city's aggregator."""
+        return addressing.aggregator_ip(city), addressing.STREAM_UDP_PORT
+
+    def group(self, round_index: int, sender: int) -> Endpoint:
+        """Multicast address of one sender in one round."""
+        return addressing.group_ip(round_index, sender), addressing.STREAM_UDP_PORT
+
+
+class Expectation(NamedTuple):
+    """What one city expects to receive in one round."""
+
+    round: int
+    start_ns: int
+    """CLOCK_MONOTONIC."""
+    clique: int
+    senders: tuple[int, ...]
+    """City indices."""
+    mask: int
+    """The senders as bits."""
+
+
+@dataclass(frozen=True)
+class AgentContext:
+    """Everything that an island or an aggregator needs.
+
+    Attributes
+    ----------
+    plan
+        The run's plan.
+    city
+        Index of the agent's own city.
+    start_ns
+        Start of round 0, CLOCK_MONOTONIC.
+    out_dir
+        Folder for the agent's records and counters.
+    seed, mtu_bytes, burst_datagrams, jitter_us
+        Of the streams.
+    fifo_datagrams, timeout_ms, collision, hash
+        Of the aggregator's table.
+    addresses
+        Where streams go.
+    """
+
+    plan: Plan
+    city: int
+    start_ns: int
+    out_dir: Path
+    seed: int = 1
+    mtu_bytes: int = 9000
+    burst_datagrams: int = 4
+    fifo_datagrams: int = 12
+    timeout_ms: float = 500.0
+    collision: Collision = "evict-old"
+    hash: Hash = "mod"
+    jitter_us: float = 0.0
+    addresses: Addressing = field(default_factory=TestbedAddressing)
+
+    def __post_init__(self) -> None:
+        limit = burst_limit(self.layout.elements)
+        if not 1 <= self.burst_datagrams <= limit:
+            raise InputError(
+                f"burst_datagrams is {self.burst_datagrams}: 1 to {limit} datagrams of "
+                f"MTU {self.mtu_bytes} fit one burst"
+            )
+
+    @property
+    def code(self) -> str:
+        """Code of the agent's own city."""
+        return self.plan.topology.codes[self.city]
+
+    @cached_property
+    def layout(self) -> StreamLayout:
+        """How each stream is cut into blocks."""
+        return stream_layout(self.plan.payload_bytes / self.plan.scale, self.mtu_bytes)
+
+    @cached_property
+    def job_id(self) -> int:
+        """Marks the datagrams of this run: a checksum of plan and seed."""
+        return int(crc32c(f"{self.seed} {self.plan.model_dump_json()}".encode()))
+
+    @property
+    def interval_ns(self) -> int:
+        """Time between the starts of two rounds."""
+        return round(self.plan.round_interval_ms * NS_PER_MS)
+
+    @property
+    def timeout_ns(self) -> int:
+        """How long an incomplete block is kept."""
+        return round(self.timeout_ms * NS_PER_MS)
+
+    @property
+    def deadline_ns(self) -> int:
+        """When an island gives up, CLOCK_MONOTONIC."""
+        last_end = self.start_ns + self.plan.rounds * self.interval_ns
+        return last_end + self.timeout_ns + END_MARGIN_NS
+
+    @cached_property
+    def expectations(self) -> tuple[Expectation, ...]:
+        """What the own city expects in each round of the run."""
+        return tuple(self._expectation(k) for k in range(self.plan.rounds))
+
+    def groups(self, round_index: int) -> list[Endpoint]:
+        """Multicast addresses of the streams that the own city expects in a round, if any."""
+        if not self.plan.multicast:
+            return []
+        senders = self.expectations[round_index].senders
+        return [self.addresses.group(round_index, sender) for sender in senders]
+
+    def _expectation(self, round_index: int) -> Expectation:
+        this_round = self.plan.round(round_index)
+        senders = tuple(self.plan.topology.index(c) for c in this_round.senders_to(self.code))
+        cliques = [i for i, members in enumerate(this_round.cliques) if self.code in members]
+        return Expectation(
+            round=round_index,
+            start_ns=self.start_ns + round_index * self.interval_ns,
+            clique=cliques[0] if cliques else 0,
+            senders=senders,
+            mask=sum(1 << sender for sender in senders),
+        )
+
+    def write_counters(self, role: str, counters: Mapping[str, Any]) -> None:
+        """Write ``<role>-<city>.json``."""
+        path = self.out_dir / f"{role}-{self.code}.json"
+        path.write_text(json.dumps({"role": role, "city": self.code, **counters}, indent=1) + "\n")
+
+
+def run_agent(role: str, ctx: AgentContext, body: Callable[[AgentContext], None]) -> int:
+    """Run an agent to its end and turn any exception into one line and status 1."""
+    try:
+        body(ctx)
+    except (CliquenetError, OSError) as error:
+        message = str(error)
+    except Exception as error:  # an agent must say what ended it, whatever it was
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
+    else:
+        return 0
+    print(f"{role} {ctx.code}: {message}", file=sys.stderr, flush=True)
+    return 1

@@ -1,0 +1,74 @@
+"""When each burst of a stream leaves: absolute times, counted in bytes on the wire."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.wire import StreamLayout
+
+_JITTER_STREAM = 2
+
+
+@dataclass(frozen=True)
+class Burst:
+    """Consecutive blocks that are sent in one call, to one destination."""
+
+    due_ns: int
+    """Since the start of the round."""
+    block: int
+    count: int
+    wire_bytes: int
+    copy: int
+    """Which of the destinations."""
+
+
+def burst_schedule(
+    layout: StreamLayout,
+    *,
+    rate_gbps: float,
+    offset_ns: int,
+    burst_datagrams: int,
+    copies: int = 1,
+    jitter_ns: int = 0,
+    jitter_key: tuple[int, ...] = (),
+) -> list[Burst]:
+    """Times of all bursts of one stream, in order.
+
+    A burst is due when its predecessors have left a link of the stream's rate,
+    so a link that is loaded to its full rate neither starves nor fills up.
+    Copies take turns burst by burst and are evenly spread in time.
+
+    Parameters
+    ----------
+    layout
+        Blocks of the stream.
+    rate_gbps
+        Rate of one copy on the wire, as packets see it (scaled).
+    offset_ns
+        Time of the first burst.
+    burst_datagrams
+        Blocks per burst.
+    copies
+        Number of destinations that get a copy each.
+    jitter_ns, jitter_key
+        Each burst is late by a random time below ``jitter_ns``, from a
+        generator that is seeded with the key. Bursts never change places.
+    """
+    first = np.arange(0, layout.blocks, burst_datagrams)
+    count = np.minimum(burst_datagrams, layout.blocks - first)
+    size = [layout.burst_bytes(int(b), int(n)) for b, n in zip(first, count, strict=True)]
+    ns_per_byte = 8 / rate_gbps
+    full_ns = layout.burst_bytes(0, int(count[0])) * ns_per_byte
+    sent = np.concatenate(([0], np.cumsum(size)[:-1]))
+    turns = np.arange(copies) * (full_ns / copies)
+    due = (offset_ns + sent[:, np.newaxis] * ns_per_byte + turns).ravel()
+    if jitter_ns:
+        seed = np.random.SeedSequence([*jitter_key, _JITTER_STREAM])
+        due += np.random.Generator(np.random.PCG64(seed)).random(due.size) * jitter_ns
+        due = np.maximum.accumulate(due)
+    return [
+        Burst(
+            int(t), int(first[i // copies]), int(count[i // copies]), size[i // copies], i % copies
+        )
+        for i, t in enumerate(np.rint(due))
+    ]

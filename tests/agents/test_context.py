@@ -1,0 +1,69 @@
+"""What follows from a plan for one agent."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_plans import make_plan
+
+from agents.context import AgentContext, run_agent
+from controller.plan import Plan
+from testbed.errors import InputError
+
+
+def context(plan: Plan, city: int = 0, **options: Any) -> AgentContext:
+    return AgentContext(plan=plan, city=city, start_ns=10**9, out_dir=Path(), **options)
+
+
+def test_expectations() -> None:
+    plan = make_plan(rounds=2, interval_ms=250, multicast=True)
+    ctx = context(plan, city=1)
+    first, second = ctx.expectations
+    assert (first.senders, first.mask, first.clique) == ((0, 2), 0b101, 0)
+    assert second.start_ns - first.start_ns == 250_000_000
+    assert ctx.groups(1) == [("239.0.1.1", 5000), ("239.0.1.3", 5000)]
+    assert context(make_plan(), city=1).groups(0) == []
+
+
+def test_payload_is_divided_by_the_scale() -> None:
+    assert context(make_plan(blocks=7, scale=100)).layout.blocks == 7
+
+
+def test_deadline_is_the_end_of_the_last_round_plus_timeout_plus_a_second() -> None:
+    ctx = context(make_plan(rounds=3, interval_ms=200), timeout_ms=50)
+    assert ctx.deadline_ns == 10**9 + 600_000_000 + 50_000_000 + 10**9
+
+
+def test_all_cities_agree_on_the_job_and_another_seed_is_another_job() -> None:
+    plan = make_plan()
+    assert context(plan, 0).job_id == context(plan, 2).job_id
+    assert context(plan, seed=1).job_id != context(plan, seed=2).job_id
+
+
+@pytest.mark.parametrize(
+    ("mtu_bytes", "burst", "wrong"),
+    [(9000, 7, False), (9000, 8, True), (1500, 0, True), (65535, 2, True), (65535, 1, False)],
+)
+def test_a_burst_must_fit_one_call(mtu_bytes: int, burst: int, wrong: bool) -> None:
+    plan = make_plan(blocks=100)
+    if wrong:
+        with pytest.raises(InputError, match=f"burst_datagrams is {burst}"):
+            context(plan, mtu_bytes=mtu_bytes, burst_datagrams=burst)
+    else:
+        context(plan, mtu_bytes=mtu_bytes, burst_datagrams=burst)
+
+
+def test_an_agent_ends_with_one_line_whatever_happens(capsys: pytest.CaptureFixture[str]) -> None:
+    def known(_: AgentContext) -> None:
+        raise InputError("no such thing")
+
+    def unknown(_: AgentContext) -> None:
+        raise ZeroDivisionError("oops")
+
+    ctx = context(make_plan())
+    assert run_agent("island", ctx, known) == 1
+    assert run_agent("island", ctx, unknown) == 1
+    assert run_agent("island", ctx, lambda _: None) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "island nyc: no such thing"
+    assert second.startswith("island nyc: ZeroDivisionError: oops (test_context.py:")
