@@ -1,0 +1,86 @@
+# Thin: each target sets up what is missing, then calls one command line.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup experiment plan test lint clean distclean
+.NOTPARALLEL:
+
+SYSTEM_PYTHON := /usr/bin/python3
+SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
+
+# Each variable that is set becomes the option of its name; the shell quotes the value.
+export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES CONFIG
+PLAN_OPTIONS = \
+	$${SCHEDULE:+--schedule "$$SCHEDULE"} $${MEMORY:+--memory "$$MEMORY"} \
+	$${MULTICAST:+--multicast "$$MULTICAST"} $${AGGREGATION:+--aggregation "$$AGGREGATION"} \
+	$${ROUNDS:+--rounds "$$ROUNDS"} $${PAYLOAD:+--payload "$$PAYLOAD"} \
+	$${SCALE:+--scale "$$SCALE"} $${TOPOLOGY:+--topology "$$TOPOLOGY"} \
+	$${TREES:+--trees "$$TREES"} $${CONFIG:+--config "$$CONFIG"}
+OPTIONS = $(PLAN_OPTIONS) $${CLOCK:+--clock "$$CLOCK"} $${SEED:+--seed "$$SEED"} \
+	$(if $(filter-out 0,$(FORCE)),--force)
+
+# Runs modules of this clone in its environment. What root wrote here under sudo is handed to
+# the calling user afterwards, however the command ended.
+define in_environment
+@python="$$($(SET_UP) print-python)" || exit; \
+trap '$(SET_UP) give-back' EXIT; trap 'exit 130' INT TERM; \
+run() { "$$python" -m "$$@"; };
+endef
+
+define HELP
+make setup        set up what is missing: packages, environment, kernel (all cached)
+make experiment   plan, run, analyse and plot one experiment; print its summary
+make plan         print what the planner makes of an experiment, without running it
+make test         run all tests
+make lint         check format, style and types
+make clean        remove caches of this clone and what interrupted runs left; keep results/
+make distclean    clean, and remove the cached environment and kernel
+
+Packages and the real clock need root: `sudo make setup`, `sudo make experiment`.
+
+Variables of `make experiment` and `make plan`, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
+  SCHEDULE     triangles, pairs, all-to-all, regional; or a YAML file
+  CLOCK        virtual, real, auto
+  MEMORY       memory of each edge device: 0, 200MB, 32GB, ...
+  MULTICAST    on, off: trees in the network, or one copy per receiver
+  AGGREGATION  on, off: sums at the edge device, or at the island
+  ROUNDS       how many rounds
+  PAYLOAD      bytes of one weight stream: 1.79GB, ...
+  SCALE        divides rate, payload and memory alike
+  SEED         seeds all randomness
+  TOPOLOGY     name, or a YAML file
+  TREES        how multicast trees are laid
+  CONFIG       a published experiment, or a YAML file; the variables above override it
+  FORCE        1 runs what the planner refuses
+Defaults and all values: `python -m experiments.cli variables` in the environment.
+endef
+
+help:
+	$(info $(HELP))
+	@:
+
+setup: $(SYSTEM_PYTHON)
+	@trap '$(SET_UP) give-back' EXIT; $(SET_UP)
+
+experiment: setup
+	$(in_environment) run experiments.cli experiment $(OPTIONS)
+
+plan: setup
+	$(in_environment) run experiments.cli plan $(PLAN_OPTIONS)
+
+test: setup
+	$(in_environment) run pytest
+
+lint: setup
+	$(in_environment) run ruff format --check && run ruff check && run mypy
+
+clean:
+	@if python="$$($(SET_UP) print-python 2>/dev/null)"; then "$$python" -m experiments.cli clean; fi
+	@find . -path ./.git -prune -o -type d -name __pycache__ -exec rm -rf {} +
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+distclean: clean
+	@PYTHONDONTWRITEBYTECODE=1 $(SET_UP) clear-cache
+
+$(SYSTEM_PYTHON):
+	@[ "$$(id -u)" = 0 ] || { echo "error: $@ is missing: run \`sudo make setup\`" >&2; exit 5; }
+	apt-get update -q && apt-get install -y -q --no-install-recommends python3
