@@ -1,0 +1,1 @@
+"""What the user runs: configuration, runs, analysis, plots, command line."""

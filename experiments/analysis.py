@@ -1,0 +1,200 @@
+"""From the files of a run to ``summary.json``: what was measured, against what was planned."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from agents.wire import Cause
+from controller.plan import Plan
+from experiments.accounting import count_legs, deliver, evictions, partial_sums
+from experiments.counters import drop_places, memory_capacity, memory_high_water, sum_checks
+from experiments.events import stream_table, write_tables
+from experiments.network_record import NetworkRecord
+from experiments.results import amend_manifest, read_json, read_state, write_json
+from experiments.rundata import RunData, load_run
+from experiments.verdict import (
+    RoundTime,
+    check_links,
+    check_losses,
+    check_network,
+    check_plan,
+    check_sums,
+    check_times,
+    judge,
+)
+from testbed.paths import give_to_caller
+
+DEFAULT_TOLERANCE_PERCENT = 1.0
+
+
+def analyse_run(run_dir: Path) -> dict[str, Any]:
+    """Work out a run: write ``events/*.parquet`` and ``summary.json``.
+
+    Parameters
+    ----------
+    run_dir
+        A finished run; only its files are read.
+
+    Returns
+    -------
+    dict
+        What ``summary.json`` holds. Byte counts are those of the network that
+        is emulated, unless their name says otherwise.
+
+    Raises
+    ------
+    InputError
+        A file of the run is missing or damaged.
+    """
+    run = load_run(run_dir)
+    streams = stream_table(run.trace, run.plan, run.block_bytes())
+    write_tables(run_dir / "events", run.trace, streams, run.network, run.plan)
+    summary = summarise(run, streams)
+    write_json(run_dir / "summary.json", summary)
+    amend_manifest(run_dir, verdict=summary["verdict"])
+    give_to_caller(run_dir)
+    return summary
+
+
+def summarise(run: RunData, streams: pd.DataFrame) -> dict[str, Any]:
+    """Put the measured beside the planned, and judge; see `analyse_run`."""
+    plan, network = run.plan, run.network
+    blocks = run.layout.blocks
+    times = round_times(streams, plan)
+    delivery = deliver(run.trace, plan, blocks)
+    legs = count_legs(run.trace, plan)
+    sums = sum_checks(run)
+    partial = partial_sums(run.trace, plan)
+    drops = drop_places(run)
+    links = link_loads(network, plan)
+    findings = [
+        *check_plan(plan),
+        *check_times(times, plan, _tolerance_percent(run.run_dir)),
+        *check_sums(sums, delivery, partial, plan),
+        *check_losses(legs.lost, drops, plan),
+        *check_network(network, plan, run.runtime.clock),
+        *check_links(links, plan),
+    ]
+    measured = [t.measured_ms for t in times if t.measured_ms is not None]
+    t_measured_ms = max(measured, default=None)
+    t_planned_ms = max(t.planned_ms for t in times)
+    memory = memory_high_water(run)
+    state = read_state(run.run_dir)
+    return {
+        "run_id": run.run_dir.name,
+        "schedule": plan.schedule,
+        "clock": run.runtime.clock,
+        "seed": run.runtime.seed,
+        "feasible": plan.feasible,
+        "reason": plan.reason,
+        "verdict": judge(findings),
+        "reasons": [f.text for f in sorted(findings, key=lambda f: f.level != "FAIL")],
+        "t_planned_ms": t_planned_ms,
+        "t_measured_ms": t_measured_ms,
+        "t_error_percent": _percent(t_measured_ms, t_planned_ms),
+        "rounds": [
+            {
+                "round": t.round,
+                "planned_ms": t.planned_ms,
+                "measured_ms": t.measured_ms,
+                "error_percent": t.error_percent,
+            }
+            for t in times
+        ],
+        "a_rms": plan.prediction.a_rms,
+        "objective_ms": _objective(t_measured_ms, plan.prediction.a_rms),
+        "objective_planned_ms": plan.prediction.objective_ms,
+        "sums_exact": sums.all_exact and delivery.missing == 0,
+        "contributions_expected": delivery.expected,
+        "contributions_missing": delivery.missing,
+        "packets_sent": legs.network_sent + legs.access_sent,
+        "packets_lost": legs.lost,
+        "drops": drops,
+        "partial_blocks": partial,
+        "evictions": evictions(run.trace, {int(c): c.name.lower() for c in Cause if c}),
+        "memory_bytes": plan.memory_bytes,
+        "memory_with_fifo_bytes": memory_capacity(run),
+        "memory_high_water_bytes": max(memory.values(), default=0.0),
+        "memory_high_water_by_city": memory,
+        "islands": island_traffic(streams, plan),
+        "links": links,
+        "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
+        "rtt_max_error_us": max((abs(r.rtt_us - r.expected_us) for r in network.rtt), default=None),
+        "network_up_wall_s": round(network.network_up_wall_s(), 3),
+        "wall_s": state.get("wall_s"),
+        "trace_sha256": run.trace.sha256(),
+    }
+
+
+def round_times(streams: pd.DataFrame, plan: Plan) -> list[RoundTime]:
+    """Time from a round's start to the last byte of its slowest island, per round."""
+    arrivals = streams[streams["leg"] == ("access" if plan.aggregation else "network")]
+    last_ms = arrivals.groupby("round")["last_ms"].max()
+    return [
+        RoundTime(k, plan.round(k).t_ms, float(last_ms[k]) if k in last_ms.index else None)
+        for k in range(plan.rounds)
+    ]
+
+
+def island_traffic(streams: pd.DataFrame, plan: Plan) -> dict[str, dict[str, float]]:
+    """Bytes of streams that crossed each island's access link, both ways, all rounds."""
+    arriving = "access" if plan.aggregation else "network"
+    sent = streams[streams["leg"] == "emit"].groupby("sender")["bytes"].sum()
+    received = streams[streams["leg"] == arriving].groupby("receiver")["bytes"].sum()
+    return {
+        code: {
+            "egress_bytes": float(sent.get(code, 0.0)),
+            "ingress_bytes": float(received.get(code, 0.0)),
+        }
+        for code in plan.topology.codes
+    }
+
+
+def link_loads(network: NetworkRecord, plan: Plan) -> list[dict[str, Any]]:
+    """Planned and measured bytes of every directed link, all rounds, and its utilisation.
+
+    Utilisation is the measured load over what the link could carry in the
+    planned time of the rounds.
+    """
+    copies = np.zeros(len(plan.topology.edges))
+    for k in range(plan.rounds):
+        for index, count in plan.round(k).edge_streams.items():
+            copies[index] += count
+    time_s = sum(plan.round(k).t_ms for k in range(plan.rounds)) / 1000
+    loads = []
+    for qdisc in network.qdiscs:
+        if qdisc.edge is None:
+            continue
+        edge = plan.topology.edges[qdisc.edge]
+        measured = (qdisc.sent_bytes - qdisc.sent_bytes_before) * plan.scale
+        loads.append(
+            {
+                "link": f"{edge.src}-{edge.dst}",
+                "edge": edge.index,
+                "streams_planned": int(copies[edge.index]),
+                "bytes_planned": float(copies[edge.index] * plan.payload_bytes),
+                "bytes_measured": float(measured),
+                "utilisation": measured * 8 / (edge.rate_gbps * 1e9 * time_s),
+                "drops": qdisc.drops,
+            }
+        )
+    return loads
+
+
+def _tolerance_percent(run_dir: Path) -> float:
+    manifest = run_dir / "manifest.json"
+    if not manifest.exists():
+        return DEFAULT_TOLERANCE_PERCENT
+    config = read_json(manifest).get("config", {})
+    return float(config.get("tolerance_percent", DEFAULT_TOLERANCE_PERCENT))
+
+
+def _percent(measured: float | None, planned: float) -> float | None:
+    return None if measured is None else 100.0 * (measured - planned) / planned
+
+
+def _objective(t_ms: float | None, a: float | None) -> float | None:
+    """T (A + ½), the paper's objective."""
+    return None if t_ms is None or a is None else t_ms * (a + 0.5)

@@ -1,0 +1,183 @@
+"""The command line: parses, calls, and turns every outcome into an exit status.
+
+0 done · 1 failed · 2 bad input · 3 finished, but not to be believed ·
+4 infeasible · 5 the machine lacks something · 130 interrupted
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from testbed.errors import CliquenetError, InfeasibleError, UntrustedRunError
+
+if TYPE_CHECKING:
+    from experiments.config import ExperimentConfig
+
+INTERRUPTED = 130
+DEFAULT_RESULTS = Path(__file__).parent.parent / "results"
+
+app = typer.Typer(
+    name="cliquenet",
+    help="Geo-distributed training over an intelligent network, on real packets.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Config = Annotated[str | None, typer.Option(help="A published experiment, or a YAML file.")]
+Text = Annotated[str | None, typer.Option(help="See `variables`.", show_default=False)]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other config key.")
+]
+Results = Annotated[Path, typer.Option(help="Folder of all runs.", show_default=False)]
+Run = Annotated[str, typer.Argument(help="A run id, a run folder, or `latest`.")]
+
+
+def _config(context: typer.Context) -> "ExperimentConfig":
+    """Resolve the config that a command's options ask for; options that are no keys stay out."""
+    from experiments.sources import key_names, load_config, parse_assignments
+
+    given = context.params
+    overrides = {key: value for key, value in given.items() if key in key_names()}
+    overrides["force"] = given.get("force") or None  # absent leaves the config file's word
+    overrides.update(parse_assignments(given["set_"] or []))
+    return load_config(given["config"], overrides)
+
+
+@app.command()
+def experiment(
+    context: typer.Context,
+    schedule: Text = None,
+    clock: Text = None,
+    memory: Text = None,
+    multicast: Text = None,
+    aggregation: Text = None,
+    rounds: Text = None,
+    payload: Text = None,
+    scale: Text = None,
+    seed: Text = None,
+    topology: Text = None,
+    trees: Text = None,
+    config: Config = None,
+    set_: Set = None,
+    force: Annotated[bool, typer.Option(help="Run what the planner refuses.")] = False,
+    results: Results = DEFAULT_RESULTS,
+) -> int:
+    """Plan, run, analyse and plot one experiment, and print its summary."""
+    resolved = _config(context)
+    from experiments.run import run_experiment
+    from testbed.progress import Step
+
+    run_dir = run_experiment(resolved, results, force=resolved.force, progress=Step)
+    return _analyse(run_dir)
+
+
+@app.command()
+def plan(
+    context: typer.Context,
+    schedule: Text = None,
+    memory: Text = None,
+    multicast: Text = None,
+    aggregation: Text = None,
+    rounds: Text = None,
+    payload: Text = None,
+    scale: Text = None,
+    topology: Text = None,
+    trees: Text = None,
+    config: Config = None,
+    set_: Set = None,
+    output: Annotated[Path | None, typer.Option(help="Write plan.json here.")] = None,
+) -> int:
+    """Print what the planner makes of an experiment; status 4 if it is infeasible."""
+    resolved = _config(context)
+    from experiments.planning import plan_experiment
+    from experiments.report import print_plan
+
+    made = plan_experiment(resolved)
+    if output is not None:
+        made.write(output)
+    print_plan(made)
+    if not made.feasible:
+        raise InfeasibleError(f"infeasible: {made.reason}")
+    return 0
+
+
+@app.command()
+def analyse(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
+    """Work the records of a run out again: events, summary, plots."""
+    from experiments.results import find_run
+
+    return _analyse(find_run(results, run))
+
+
+@app.command()
+def plot(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
+    """Draw the plots of an analysed run again, from its files only."""
+    from experiments.plots import draw_plots
+    from experiments.results import find_run
+
+    for path in draw_plots(find_run(results, run)):
+        typer.echo(path)
+    return 0
+
+
+@app.command()
+def clean(results: Results = DEFAULT_RESULTS) -> int:
+    """Remove what interrupted runs of ours left behind on this machine; keep results."""
+    from experiments.cleanup import clean_all
+
+    for line in clean_all(results) or ["nothing to clean"]:
+        typer.echo(line)
+    return 0
+
+
+@app.command()
+def variables() -> int:
+    """List every variable with its default and its values."""
+    from experiments.report import print_variables
+
+    print_variables()
+    return 0
+
+
+def _analyse(run_dir: Path) -> int:
+    """Analyse, plot and report one run; a run that failed its checks raises."""
+    from experiments.analysis import analyse_run
+    from experiments.plots import draw_plots
+    from experiments.report import print_summary
+
+    summary = analyse_run(run_dir)
+    draw_plots(run_dir)
+    print_summary(run_dir, summary)
+    if summary["verdict"] == "FAIL":
+        raise UntrustedRunError(f"{run_dir.name} failed its checks: {summary['reasons'][0]}")
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command line and return its exit status; one line per error."""
+    try:
+        status = app(args=argv, standalone_mode=False)
+    except TyperException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except CliquenetError as error:
+        return _fail(str(error), error.status)
+    except (KeyboardInterrupt, typer.Abort):
+        status = INTERRUPTED
+    if status == INTERRUPTED:
+        return _fail("interrupted", INTERRUPTED)
+    return int(status or 0)
+
+
+def _fail(message: str, status: int) -> int:
+    one_line = " ".join(message.split())
+    sys.stderr.write(f"error: {one_line}\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

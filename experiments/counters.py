@@ -1,0 +1,88 @@
+"""What the agents and the network counted, put together: places of loss, memory used."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.rundata import RunData
+from testbed.errors import InputError
+
+
+@dataclass(frozen=True)
+class SumChecks:
+    """Block sums, own contribution included, as each island compared them with the truth."""
+
+    expected: int
+    exact: int
+    wrong: int
+
+    @property
+    def incomplete(self) -> int:
+        """Block sums that an island never had in full, so that there was nothing to compare."""
+        return self.expected - self.exact - self.wrong
+
+    @property
+    def all_exact(self) -> bool:
+        """Whether every island holds exactly the true sum of every block."""
+        return self.exact == self.expected
+
+
+def drop_places(run: RunData) -> dict[str, int]:
+    """Count the datagrams that were dropped, by place and reason.
+
+    Returns
+    -------
+    dict
+        ``"aggregator nyc: duplicate"``, ``"island lax: socket full"``,
+        ``"shaper chi-3"``, ``"switch hkg"``; places where nothing was dropped
+        are left out.
+    """
+    places = {f"shaper {qdisc.interface}": qdisc.drops for qdisc in run.network.qdiscs}
+    places |= {f"switch {name}": count for name, count in run.network.switch_drops.items()}
+    for role, by_city in run.counters.items():
+        for code, counted in by_city.items():
+            node = f"{role} {code}"
+            udp = _entry(counted, "udp", node)
+            # The kernel tells of a full socket twice: to its reader, and in the host's sum.
+            full = max(_entry(counted, "socket_overflow", node), udp.get("RcvbufErrors", 0))
+            places[f"{node}: socket full"] = full
+            places[f"{node}: no such port"] = udp.get("NoPorts", 0)
+            for reason, count in _entry(counted, "drops", node).items():
+                places[f"{node}: {reason}"] = count
+    return {place: count for place, count in sorted(places.items()) if count}
+
+
+def memory_high_water(run: RunData) -> dict[str, float]:
+    """Most bytes that each city's aggregator held at once, unscaled; empty without one."""
+    return {
+        code: float(_entry(counted, "high_water_unscaled_bytes", f"aggregator {code}"))
+        for code, counted in run.counters.get("aggregator", {}).items()
+    }
+
+
+def memory_capacity(run: RunData) -> float:
+    """Bytes that the largest aggregator could hold, unscaled: M and the chip's FIFO."""
+    sizes = [
+        float(_entry(counted, "memory_bytes", f"aggregator {code}"))
+        for code, counted in run.counters.get("aggregator", {}).items()
+    ]
+    return max(sizes, default=0.0) * run.plan.scale
+
+
+def sum_checks(run: RunData) -> SumChecks:
+    """Add up what the islands found when they compared their sums with the true ones."""
+    expected = exact = wrong = 0
+    for code, counted in run.counters["island"].items():
+        for this_round in _entry(counted, "rounds", f"island {code}"):
+            expected += _entry(this_round, "expected_blocks", f"island {code}")
+            exact += _entry(this_round, "exact_blocks", f"island {code}")
+            wrong += _entry(this_round, "wrong_blocks", f"island {code}")
+    return SumChecks(expected, exact, wrong)
+
+
+def _entry(counted: dict[str, Any], key: str, node: str) -> Any:
+    """An entry that every agent of this role writes; its absence is an error, not a zero."""
+    if key not in counted:
+        raise InputError(
+            f'the counters of {node} lack "{key}": was the run made by another version?'
+        )
+    return counted[key]

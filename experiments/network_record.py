@@ -1,0 +1,92 @@
+"""``raw/network.json``: what the emulation says about the network that it built.
+
+The emulation writes it after the last round; analysis and plots read it.
+Times in ns are relative to the start of round 0.
+"""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from testbed.errors import InputError
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class QdiscRecord(_Record):
+    """One shaper as the kernel reported it after the last round."""
+
+    node: str
+    """``switch-<code>`` or ``island-<code>``."""
+    interface: str
+    edge: int | None
+    """Directed edge of the topology; None for an access link."""
+    kind: str
+    delay_ns: int
+    rate_bps: int
+    """Scaled, as it was set."""
+    limit: int
+    sent_bytes: int
+    sent_bytes_before: int = 0
+    """Of these, sent before round 0: probes and the controller's checks."""
+    sent_packets: int
+    drops: int
+    backlog: int
+    """Bytes still queued when it was read."""
+
+
+class RttRecord(_Record):
+    """Round-trip time of one pair of islands, without load."""
+
+    src: str
+    dst: str
+    rtt_us: float
+    expected_us: float
+    """Path delay there and back plus serialisation at each shaper."""
+
+
+class RulesRecord(_Record):
+    """When the rules of one round were confirmed and removed by every switch."""
+
+    round: int
+    confirmed_ns: int
+    removed_ns: int | None
+
+
+class NetworkRecord(_Record):
+    """The whole file."""
+
+    network_up: dict[str, float]
+    """Wall seconds by step; ``total_wall_s``, if present, is the whole."""
+    qdiscs: tuple[QdiscRecord, ...]
+    rtt: tuple[RttRecord, ...]
+    switch_drops: dict[str, int] = Field(default_factory=dict)
+    """City code (or code and reason) to datagrams that its switch dropped."""
+    rounds: tuple[RulesRecord, ...]
+    start_ns: int
+    """Start of round 0 on the emulation's monotonic clock."""
+
+    def network_up_wall_s(self) -> float:
+        """Wall seconds until Mininet, switches, shaping and controller were up."""
+        total = self.network_up.get("total_wall_s")
+        return total if total is not None else sum(self.network_up.values())
+
+
+def read_network(path: Path) -> NetworkRecord:
+    """Read and validate ``raw/network.json``.
+
+    Raises
+    ------
+    InputError
+        It is missing (the run did not finish) or does not fit.
+    """
+    try:
+        return NetworkRecord.model_validate_json(path.read_text())
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{path}: {where}: {first['msg']}") from error

@@ -1,0 +1,173 @@
+"""What is printed: the plan, the summary of a run, the list of variables. One screen each."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from controller.plan import Plan, RoundPlan
+from experiments.sources import key_names, published
+from experiments.units import format_bytes
+
+_VERDICT_STYLE = {"PASS": "bold green", "DEGRADED": "bold yellow", "FAIL": "bold red"}
+_ON_OFF = {True: "on", False: "off"}
+_CITIES_PER_LINE = 3
+_BASIC = (
+    "schedule",
+    "clock",
+    "memory",
+    "multicast",
+    "aggregation",
+    "rounds",
+    "payload",
+    "scale",
+    "seed",
+    "topology",
+)
+"""Keys that are variables of ``make``; the others go through ``--set`` or a file."""
+
+
+def print_plan(plan: Plan, console: Console | None = None) -> None:
+    """Print a plan: one row per round of the period, then the prediction."""
+    console = console or Console(highlight=False)
+    table = Table(title=f"{plan.schedule} on {plan.topology.name}", title_justify="left")
+    for name in ("round", "T ms", "Gbit/s", "cliques: city, offset ms", "busiest link"):
+        table.add_column(name, justify="left" if name.startswith("cliques") else "right")
+    for number, this_round in enumerate(plan.period):
+        rates = sorted({round(s.rate_gbps, 2) for s in this_round.streams})
+        table.add_row(
+            str(number),
+            f"{this_round.t_ms:.1f}",
+            "\n".join(f"{rate:g}" for rate in rates),
+            "\n".join(_offsets(this_round)),
+            _busiest(plan, this_round),
+        )
+    console.print(table)
+    for name, value in _prediction_rows(plan):
+        console.print(f"{name:<12}{value}", soft_wrap=True)
+
+
+def print_summary(run_dir: Path, summary: dict[str, Any], console: Console | None = None) -> None:
+    """Print the outcome of a run: planned against measured, and where the files are."""
+    console = console or Console(highlight=False)
+    table = Table(title=f"{summary['run_id']} ({summary['clock']} time)", title_justify="left")
+    table.add_column("")
+    table.add_column("planned", justify="right")
+    table.add_column("measured", justify="right")
+    for row in _summary_rows(summary):
+        table.add_row(*row)
+    console.print(table)
+    verdict = summary["verdict"]
+    console.print(f"verdict  [{_VERDICT_STYLE[verdict]}]{verdict}[/]")
+    for reason in summary["reasons"][:6]:
+        console.print(f"  - {reason}", markup=False)
+    hidden = len(summary["reasons"]) - 6
+    if hidden > 0:
+        console.print(f"  - and {hidden} more in summary.json")
+    console.print(f"plots    {run_dir / 'plots'}", markup=False, soft_wrap=True)
+    console.print(f"trace    {summary['trace_sha256'][:16]}…", markup=False)
+
+
+def print_variables(console: Console | None = None) -> None:
+    """Print every config key: variable, default, values."""
+    console = console or Console(highlight=False)
+    table = Table(title="Variables (make experiment NAME=value)", title_justify="left", box=None)
+    for heading in ("name", "default", "values"):
+        table.add_column(heading)
+    for key, field in key_names().items():
+        name = key.upper() if key in _BASIC else f"--set {key}"
+        table.add_row(name, _default(key, field.default), field.description)
+    table.add_row("CONFIG", "", f"{', '.join(published())}, or a YAML file")
+    console.print(table)
+
+
+def _default(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        return _ON_OFF[value]
+    if key in ("memory", "payload"):
+        return format_bytes(int(str(value)))
+    if value is None:
+        return "null"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _offsets(this_round: RoundPlan) -> list[str]:
+    """Write each clique's cities with their offsets, a few to a line."""
+    lines = []
+    for clique in this_round.cliques:
+        streams = [this_round.stream_of(code) for code in clique]
+        cells = [f"{s.sender:<4}{s.offset_ms:5.1f}" for s in streams if s is not None]
+        lines += [
+            "  ".join(cells[i : i + _CITIES_PER_LINE])
+            for i in range(0, len(cells), _CITIES_PER_LINE)
+        ]
+    return lines
+
+
+def _busiest(plan: Plan, this_round: RoundPlan) -> str:
+    if not this_round.edge_streams:
+        return "–"
+    edge, count = max(this_round.edge_streams.items(), key=lambda item: (item[1], -item[0]))
+    return f"{plan.topology.edges[edge].src}-{plan.topology.edges[edge].dst} × {count}"
+
+
+def _prediction_rows(plan: Plan) -> list[tuple[str, str]]:
+    prediction = plan.prediction
+    held = max((b for r in plan.period for b in r.held_bytes.values()), default=0.0)
+    return [
+        ("T", f"{prediction.t_ms:.1f} ms"),
+        ("A (rms)", _number(prediction.a_rms, "never agrees", "")),
+        ("T (A + ½)", _number(prediction.objective_ms, "infinite", " ms")),
+        ("trees", plan.trees),
+        (
+            "memory",
+            f"{format_bytes(plan.memory_bytes, 4)} per edge, {format_bytes(held, 3)} needed",
+        ),
+        ("feasible", "yes" if plan.feasible else "no"),
+    ]
+
+
+def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    error = summary["t_error_percent"]
+    measured = _number(summary["t_measured_ms"], "nothing arrived", " ms")
+    busiest = summary["busiest_link"] or {}
+    return [
+        ("T", f"{summary['t_planned_ms']:.2f} ms", measured),
+        ("difference", "", "–" if error is None else f"{error:+.3f} %"),
+        ("A (rms)", _number(summary["a_rms"], "never agrees", ""), ""),
+        (
+            "T (A + ½)",
+            _number(summary["objective_planned_ms"], "infinite", " ms"),
+            _number(summary["objective_ms"], "infinite", " ms"),
+        ),
+        ("sums exact", "yes", "yes" if summary["sums_exact"] else "NO"),
+        ("packets lost", "0", f"{summary['packets_lost']} of {summary['packets_sent']}"),
+        (
+            "memory",
+            _memory(summary),
+            format_bytes(summary["memory_high_water_bytes"], 4),
+        ),
+        ("partial sums", "0", str(summary["partial_blocks"])),
+        (
+            f"busiest link {busiest.get('link', '')}",
+            format_bytes(busiest.get("bytes_planned", 0.0), 4),
+            format_bytes(busiest.get("bytes_measured", 0.0), 4),
+        ),
+        ("largest RTT error", "", _number(summary["rtt_max_error_us"], "–", " µs")),
+        ("network up", "", f"{summary['network_up_wall_s']:.1f} s wall"),
+        ("whole run", "", _number(summary["wall_s"], "–", " s wall")),
+    ]
+
+
+def _memory(summary: dict[str, Any]) -> str:
+    """The limit M; where the FIFO is what counts, that as well."""
+    limit, fifo = summary["memory_bytes"], summary["memory_with_fifo_bytes"]
+    text = format_bytes(limit, 4)
+    if fifo > 1.1 * limit:
+        text += f" + FIFO {format_bytes(fifo - limit, 3)}"
+    return text
+
+
+def _number(value: float | None, absent: str, unit: str) -> str:
+    return absent if value is None else f"{value:.2f}{unit}"

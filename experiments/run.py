@@ -1,0 +1,175 @@
+"""Runs one experiment: plan, run folder, network on the chosen clock, clean-up."""
+
+import compileall
+import platform
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from controller.plan import Plan
+from experiments.config import ExperimentConfig
+from experiments.planning import plan_experiment
+from experiments.results import create_run, read_json, set_state, write_json, write_manifest
+from experiments.runtime import Runtime
+from experiments.stages import StageFollower
+from testbed.errors import CliquenetError, InfeasibleError
+from testbed.paths import give_to_caller
+from testbed.preflight import choose_clock, require_root
+from testbed.virtualtime.kernel import ensure_kernel
+from testbed.virtualtime.machine import run_in_virtual_time
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("agents", "controller", "experiments", "testbed")
+
+
+class Progress(Protocol):
+    """A step that is shown to the user while it lasts."""
+
+    def tick(self, detail: str = "") -> None:
+        """Show how far it is."""
+
+
+ProgressFactory = Callable[[str], AbstractContextManager[Progress]]
+
+
+def run_experiment(
+    config: ExperimentConfig, results_dir: Path, *, force: bool, progress: ProgressFactory
+) -> Path:
+    """Plan and run one experiment.
+
+    Parameters
+    ----------
+    config
+        What to run; its clock may still be ``auto``.
+    results_dir
+        Folder of all runs.
+    force
+        Run a schedule that the planner calls infeasible.
+    progress
+        Makes the context manager that shows a step.
+
+    Returns
+    -------
+    Path
+        The run's folder, with the raw records of a complete run.
+
+    Raises
+    ------
+    InfeasibleError
+        The planner refuses the schedule, and ``force`` is off.
+    CliquenetError
+        The run failed; its folder says so.
+    """
+    clock, why = choose_clock(config.clock)
+    config = config.at_clock(clock)
+    with progress("planning"):
+        plan = plan_experiment(config)
+    if not plan.feasible and not force:
+        raise InfeasibleError(
+            f"{plan.schedule} is infeasible: {plan.reason} (FORCE=1 runs it all the same)"
+        )
+    if clock == "real":
+        require_root()
+    kernel = ensure_kernel() if clock == "virtual" else None
+    run_dir = create_run(results_dir, config)
+    with _state_of(run_dir), _termination_interrupts():
+        plan.write(run_dir / "plan.json")
+        make_runtime(config, plan, run_dir).write(run_dir / "runtime.json")
+        name = f"User Mode Linux {kernel.parent.name}" if kernel else platform.release()
+        write_manifest(run_dir, config, kernel=name, extra={"clock_reason": why})
+        with progress(f"running {plan.rounds} rounds of {plan.schedule}") as step:
+            _emulate(config, run_dir, kernel, step)
+    return run_dir
+
+
+@contextmanager
+def _state_of(run_dir: Path) -> Iterator[None]:
+    """Mark the run complete, incomplete or failed, however the block ends."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        set_state(run_dir, "incomplete", "interrupted")
+        raise
+    except BaseException as error:
+        set_state(run_dir, "failed", str(error))
+        raise
+    else:
+        set_state(run_dir, "complete")
+    finally:
+        give_to_caller(run_dir)
+
+
+@contextmanager
+def _termination_interrupts() -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP as Ctrl-C: the run is cleaned up and marked."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, interrupt) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+
+
+def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime:
+    """What the emulation needs to know beside the plan."""
+    timeout_ms = config.timeout_ms
+    return Runtime(
+        clock="real" if config.clock == "real" else "virtual",
+        seed=config.seed,
+        mtu_bytes=config.mtu_bytes,
+        burst_datagrams=config.burst_datagrams,
+        fifo_datagrams=config.fifo_datagrams,
+        timeout_ms=plan.prediction.t_ms if timeout_ms is None else timeout_ms,
+        collision=config.collision,
+        hash=config.hash,
+        jitter_us=config.jitter_us,
+        controller=config.controller,
+        name_prefix="" if config.clock == "virtual" else name_prefix(run_dir.name),
+    )
+
+
+def name_prefix(run_id: str) -> str:
+    """Prefix of all interfaces of a real-clock run: five characters of its id."""
+    digest, repetition = run_id.split("-")[-2:]
+    return f"c{digest[:3]}{int(repetition) % 10}"
+
+
+def _emulate(config: ExperimentConfig, run_dir: Path, kernel: Path | None, step: Progress) -> None:
+    """Run the emulation program in the guest, or on this host, and keep its output."""
+    run_dir = run_dir.resolve()
+    # Compiled once here: the guest would compile every module again at each boot.
+    for room in ROOMS:
+        compileall.compile_dir(ROOT / room, quiet=2)
+    command = [sys.executable, "-m", "experiments.emulate", str(run_dir)]
+    with StageFollower(run_dir / "log" / "emulation.log", step.tick) as follower:
+        if kernel is not None:
+            status = run_in_virtual_time(
+                command,
+                kernel=kernel,
+                on_output=follower.feed,
+                seed=config.seed,
+                memory_mb=config.guest_memory_mb,
+                writable=run_dir,
+                cwd=ROOT,
+                wall_limit_s=config.wall_limit_s,
+            ).status
+        else:
+            status = follower.run(command, cwd=ROOT, wall_limit_s=config.wall_limit_s)
+    if status != 0:
+        raise CliquenetError(f"the run failed: {follower.last_error()} (logs: {run_dir / 'log'})")
+    _add_wall_times(run_dir, follower)
+
+
+def _add_wall_times(run_dir: Path, follower: StageFollower) -> None:
+    path = run_dir / "raw" / "network.json"
+    record: dict[str, Any] = read_json(path)
+    record["network_up"] = follower.wall_times_until("up")
+    write_json(path, record)

@@ -1,0 +1,63 @@
+"""Everything that one finished run left in its folder, read and validated."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.wire import StreamLayout, stream_layout, wire_bytes
+from controller.plan import Plan, read_plan
+from experiments.events import ROLES, Trace, node_name, read_trace
+from experiments.network_record import NetworkRecord, read_network
+from experiments.results import read_json
+from experiments.runtime import Runtime, read_runtime
+
+
+@dataclass(frozen=True)
+class RunData:
+    """The files of a run. ``counters`` is by role, then by city code."""
+
+    run_dir: Path
+    plan: Plan
+    runtime: Runtime
+    network: NetworkRecord
+    trace: Trace
+    layout: StreamLayout
+    counters: dict[str, dict[str, dict[str, Any]]]
+
+    def block_bytes(self) -> npt.NDArray[np.int64]:
+        """Bytes on the wire of each block of a stream, shape (blocks,), scaled."""
+        sizes = np.full(self.layout.blocks, wire_bytes(self.layout.elements), dtype=np.int64)
+        sizes[-1] = wire_bytes(self.layout.last_elements)
+        return sizes
+
+
+def load_run(run_dir: Path) -> RunData:
+    """Read a run's folder.
+
+    Raises
+    ------
+    InputError
+        A file is missing or damaged: the run did not finish.
+    """
+    plan = read_plan(run_dir / "plan.json")
+    runtime = read_runtime(run_dir / "runtime.json")
+    raw = run_dir / "raw"
+    roles = ROLES if plan.aggregation else ROLES[:1]
+    return RunData(
+        run_dir=run_dir,
+        plan=plan,
+        runtime=runtime,
+        network=read_network(raw / "network.json"),
+        trace=read_trace(raw, plan.topology, aggregation=plan.aggregation),
+        layout=stream_layout(plan.payload_bytes / plan.scale, runtime.mtu_bytes),
+        counters={
+            role: {
+                code: read_json(raw / f"{node_name(role, code)}.json")
+                for code in plan.topology.codes
+            }
+            for role in roles
+        },
+    )

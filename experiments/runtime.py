@@ -1,0 +1,38 @@
+"""What the emulation needs to know beside the plan: the hardware and the clock."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from agents.context import Collision, Hash
+from testbed.errors import InputError
+from testbed.topology import Frozen
+
+
+class Runtime(Frozen):
+    """Settings of one run, written by the host and read inside the emulation."""
+
+    clock: Literal["virtual", "real"]
+    seed: int = Field(ge=0)
+    mtu_bytes: int
+    burst_datagrams: int
+    fifo_datagrams: int
+    timeout_ms: float
+    collision: Collision
+    hash: Hash
+    jitter_us: float
+    controller: str
+    name_prefix: str
+
+    def write(self, path: Path) -> None:
+        """Write the settings as JSON."""
+        path.write_text(self.model_dump_json(indent=1) + "\n")
+
+
+def read_runtime(path: Path) -> Runtime:
+    """Read what `Runtime.write` wrote; raises `InputError` if it does not fit."""
+    try:
+        return Runtime.model_validate_json(path.read_text())
+    except (OSError, ValidationError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error

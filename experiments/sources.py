@@ -1,0 +1,119 @@
+"""Where a config comes from: defaults, then a file, then the command line."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from experiments.config import CONFIGS_DIR, ExperimentConfig
+from testbed.errors import InputError, suggestion
+from testbed.yamlfile import read_yaml
+
+_PATH_KEYS = ("schedule", "topology")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value and the place where it was written, for error messages."""
+
+    value: object
+    place: str
+
+
+def key_names() -> dict[str, FieldInfo]:
+    """Every config key, as it is written in a file, and its field."""
+    return {f.alias or name: f for name, f in ExperimentConfig.model_fields.items()}
+
+
+def published() -> tuple[str, ...]:
+    """Names of the experiments that come with the project."""
+    return tuple(sorted(path.stem for path in CONFIGS_DIR.glob("*.yaml")))
+
+
+def load_config(config: str | None, overrides: Mapping[str, object]) -> ExperimentConfig:
+    """Resolve one experiment.
+
+    Parameters
+    ----------
+    config
+        A published experiment's name, a path to a YAML file, or None.
+    overrides
+        Values of the command line by key; None means not given.
+
+    Raises
+    ------
+    InputError
+        One line that names the place, the key, the value and the valid values.
+    """
+    settings = _read(_find(config)) if config is not None else {}
+    for key, value in overrides.items():
+        if value is not None:
+            settings[key] = Setting(value, "")
+    return _validate(settings)
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
+    """Split the ``KEY=VALUE`` texts of ``--set`` into overrides."""
+    overrides: dict[str, object] = {}
+    for text in assignments:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f'--set "{text}": write KEY=VALUE')
+        _check_key(key, "--set ")
+        overrides[key] = value
+    return overrides
+
+
+def _find(config: str) -> Path:
+    """Find the file of a published experiment, or the one at that path."""
+    if config in published():
+        return CONFIGS_DIR / f"{config}.yaml"
+    if "/" not in config and not config.endswith((".yaml", ".yml")):
+        raise InputError(
+            f'CONFIG: "{config}" is not a published experiment: '
+            f"{suggestion(config, published())} (or a YAML file)"
+        )
+    return Path(config)
+
+
+def _read(path: Path) -> dict[str, Setting]:
+    """Keys, values and places of a config file."""
+    file = read_yaml(path)
+    if file.data is None:
+        return {}
+    values = file.mapping((), file.data, key_names())
+    return {
+        key: Setting(_beside(path, key, value), f"{path}:{file.lines[key,]}: ")
+        for key, value in values.items()
+    }
+
+
+def _beside(file: Path, key: str, value: object) -> object:
+    """``value``, and if it is a relative path, seen from the folder of the file."""
+    is_path = isinstance(value, str) and ("/" in value or value.endswith((".yaml", ".yml")))
+    if key not in _PATH_KEYS or not is_path:
+        return value
+    return str(file.parent / str(value))
+
+
+def _check_key(key: str, place: str) -> None:
+    names = key_names()
+    if key not in names:
+        raise InputError(f'{place}unknown key "{key}": {suggestion(key, names)}')
+
+
+def _validate(settings: Mapping[str, Setting]) -> ExperimentConfig:
+    for key, setting in settings.items():
+        _check_key(key, setting.place)
+    try:
+        config = ExperimentConfig.model_validate({k: s.value for k, s in settings.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0])
+        place = settings[key].place if key in settings else ""
+        shown = key if place else key.upper()
+        cause = first.get("ctx", {}).get("error", first["msg"])
+        raise InputError(f"{place}{shown}: {cause}") from error
+    return config.at_clock("real") if config.clock == "real" else config

@@ -1,0 +1,163 @@
+"""Whether the numbers of a run should be believed: named findings, one verdict."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from controller.plan import Plan
+from experiments.accounting import Delivery
+from experiments.counters import SumChecks
+from experiments.network_record import NetworkRecord, QdiscRecord
+from experiments.units import format_bytes
+
+Level = Literal["DEGRADED", "FAIL"]
+Verdict = Literal["PASS", "DEGRADED", "FAIL"]
+RTT_TOLERANCE_US = {"virtual": 2.0, "real": 1000.0}
+"""Virtual time: rounding to the timer's nanosecond and one frame. Real time: a host's wake-up."""
+DELAY_TOLERANCE_NS = 1_000
+RATE_TOLERANCE = 1e-3
+LINK_TOLERANCE = 0.01
+PROBE_BYTES = 400_000
+"""Scaled bytes per link that the echoes before round 0 may add to the streams."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason against a run."""
+
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True)
+class RoundTime:
+    """Planned and measured time of one round of the run."""
+
+    round: int
+    planned_ms: float
+    measured_ms: float | None
+    """None if no island received anything."""
+
+    @property
+    def error_percent(self) -> float | None:
+        """Measured against planned, signed."""
+        if self.measured_ms is None:
+            return None
+        return 100.0 * (self.measured_ms - self.planned_ms) / self.planned_ms
+
+
+def judge(findings: Sequence[Finding]) -> Verdict:
+    """Take the worst level that was found."""
+    levels = {finding.level for finding in findings}
+    return "FAIL" if "FAIL" in levels else "DEGRADED" if "DEGRADED" in levels else "PASS"
+
+
+def check_plan(plan: Plan) -> list[Finding]:
+    """Recall that a run was forced against the planner's advice."""
+    if plan.feasible:
+        return []
+    return [Finding("DEGRADED", f"the planner calls this infeasible: {plan.reason}")]
+
+
+def check_times(times: Sequence[RoundTime], plan: Plan, tolerance_percent: float) -> list[Finding]:
+    """Compare each round's measured T with its plan."""
+    findings = []
+    # A plan that was refused promises no T.
+    level: Level = "FAIL" if plan.feasible else "DEGRADED"
+    for time in times:
+        error = time.error_percent
+        if error is None:
+            findings.append(Finding("FAIL", f"round {time.round}: nothing arrived at any island"))
+        elif abs(error) > tolerance_percent:
+            text = (
+                f"round {time.round}: T measured {time.measured_ms:.2f} ms, planned "
+                f"{time.planned_ms:.2f} ms ({error:+.2f} %, allowed ±{tolerance_percent:g} %)"
+            )
+            findings.append(Finding(level, text))
+    return findings
+
+
+def check_sums(sums: SumChecks, delivery: Delivery, partial: int, plan: Plan) -> list[Finding]:
+    """Check that every island holds the true sum of every block."""
+    # What never came is the expected price of a forced run; a wrong sum never is.
+    price: Level = "FAIL" if plan.feasible else "DEGRADED"
+    faults: tuple[tuple[int, Level, str], ...] = (
+        (sums.wrong, "FAIL", "block sums are wrong"),
+        (sums.incomplete, price, "block sums were never complete"),
+        (delivery.missing, price, "contributions never reached their island"),
+        (delivery.foreign, "FAIL", "contributions came from outside the clique"),
+        (delivery.twice, "DEGRADED", "contributions came twice"),
+        (partial, "DEGRADED", "blocks left an aggregator as partial sums"),
+    )
+    return [Finding(level, f"{count} {what}") for count, level, what in faults if count]
+
+
+def check_losses(lost: int, drops: dict[str, int], plan: Plan) -> list[Finding]:
+    """Name the place where every lost datagram was dropped."""
+    known = {place: count for place, count in drops.items() if count}
+    where = ", ".join(f"{place} {count}" for place, count in sorted(known.items()))
+    findings = []
+    if lost > 0 and (plan.feasible or not known):
+        findings.append(Finding("FAIL", f"{lost} datagrams lost ({where or 'place unknown'})"))
+    elif lost > 0:
+        findings.append(Finding("DEGRADED", f"{lost} datagrams lost ({where})"))
+    elif known:
+        findings.append(Finding("DEGRADED", f"drops outside the streams: {where}"))
+    return findings
+
+
+def check_network(network: NetworkRecord, plan: Plan, clock: str) -> list[Finding]:
+    """Compare what was built with what was asked for: every shaper, every round trip."""
+    findings = [
+        Finding("FAIL", f"shaper of {q.interface}: {problem}")
+        for q in network.qdiscs
+        if (problem := _mismatch(q, plan))
+    ]
+    shaped = {q.edge for q in network.qdiscs}
+    missing = [e for e in plan.topology.edges if e.index not in shaped]
+    findings += [Finding("FAIL", f"link {e.src}-{e.dst} was not read back") for e in missing]
+    tolerance_us = RTT_TOLERANCE_US[clock]
+    off = [r for r in network.rtt if abs(r.rtt_us - r.expected_us) > tolerance_us]
+    if off:
+        worst = max(off, key=lambda r: abs(r.rtt_us - r.expected_us))
+        text = (
+            f"RTT {worst.src}-{worst.dst}: {worst.rtt_us:.3f} µs, expected "
+            f"{worst.expected_us:.3f} µs ({len(off)} pairs off by more than {tolerance_us:g} µs)"
+        )
+        findings.append(Finding("FAIL" if clock == "virtual" else "DEGRADED", text))
+    return findings
+
+
+def check_links(loads: Sequence[dict[str, Any]], plan: Plan) -> list[Finding]:
+    """Compare the bytes on every link with the plan: a wrong tree shows here first."""
+    findings = []
+    for load in loads:
+        planned, measured = load["bytes_planned"], load["bytes_measured"]
+        if abs(measured - planned) > LINK_TOLERANCE * planned + PROBE_BYTES * plan.scale:
+            text = (
+                f"link {load['link']} carried {format_bytes(measured, 4)}, "
+                f"planned {format_bytes(planned, 4)}"
+            )
+            findings.append(Finding("FAIL", text))
+    return findings
+
+
+def _mismatch(qdisc: QdiscRecord, plan: Plan) -> str | None:
+    """How a shaper differs from the plan, or None."""
+    if qdisc.kind != "netem":
+        return f"it is {qdisc.kind}, not netem"
+    if qdisc.backlog:
+        return f"{qdisc.backlog} bytes are still queued"
+    if qdisc.edge is None:
+        code = qdisc.node.rsplit("-", 1)[-1]
+        city = plan.topology.cities[plan.topology.index(code)]
+        delay_ms, rate_gbps = 0.0, city.access_rate_gbps
+    else:
+        edge = plan.topology.edges[qdisc.edge]
+        delay_ms, rate_gbps = edge.delay_ms, edge.rate_gbps
+    if abs(qdisc.delay_ns - delay_ms * 1e6) > DELAY_TOLERANCE_NS:
+        return f"delay {qdisc.delay_ns / 1e6:.6f} ms instead of {delay_ms:.6f} ms"
+    rate_bps = rate_gbps * 1e9 / plan.scale
+    if abs(qdisc.rate_bps - rate_bps) > RATE_TOLERANCE * rate_bps:
+        return f"rate {qdisc.rate_bps / 1e6:.3f} Mbit/s instead of {rate_bps / 1e6:.3f} Mbit/s"
+    return None

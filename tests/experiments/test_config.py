@@ -1,0 +1,178 @@
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from controller.schedule import NAMED
+from experiments.config import CONFIGS_DIR, NAMED_SCHEDULES, ExperimentConfig, identity, run_prefix
+from experiments.planning import plan_experiment
+from experiments.sources import load_config, parse_assignments
+from testbed.errors import InputError
+
+PUBLISHED = sorted(path.stem for path in CONFIGS_DIR.glob("*.yaml"))
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "experiment.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def refused(config=None, **overrides) -> str:
+    with pytest.raises(InputError) as error:
+        load_config(config, overrides)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_the_named_schedules_are_the_planners():
+    assert NAMED_SCHEDULES == NAMED
+
+
+def test_defaults_are_the_papers_setting():
+    config = load_config(None, {})
+    assert config.schedule == "triangles"
+    assert config.clock == "virtual"
+    assert config.payload_bytes == 1_790_000_000
+    assert config.memory_bytes == 32_000_000_000
+    assert (config.scale, config.rounds, config.seed) == (100, 4, 1)
+    assert config.multicast
+    assert config.aggregation
+
+
+def test_a_file_overrides_defaults_and_the_command_line_overrides_both(tmp_path):
+    path = write(tmp_path, "schedule: pairs\nmemory: 200MB\nrounds: 2\nmulticast: off\n")
+    config = load_config(path, {"memory": "0", "aggregation": "off", "seed": None})
+    assert config.schedule == "pairs"
+    assert config.memory_bytes == 0
+    assert config.rounds == 2
+    assert not config.multicast
+    assert not config.aggregation
+    assert config.seed == 1
+
+
+@pytest.mark.parametrize("word", ["on", "ON", "true", "yes", '"on"'])
+def test_every_spelling_of_on_works_in_a_file(tmp_path, word):
+    assert load_config(write(tmp_path, f"multicast: {word}\n"), {}).multicast is True
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path):
+    assert load_config(write(tmp_path, "# nothing\n"), {}) == load_config(None, {})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("schedule", "triangels", 'SCHEDULE: "triangels" is not a schedule: did you mean "tri'),
+        ("clock", "virtul", 'CLOCK: "virtul" is not valid: did you mean "virtual"?'),
+        ("memory", "32Gb", 'MEMORY: "32Gb" has the unknown unit "Gb": did you mean "GB"?'),
+        ("payload", "0", "PAYLOAD: "),
+        ("multicast", "maybe", 'MULTICAST: "maybe" is not valid: write on or off'),
+        ("rounds", "2.5", 'ROUNDS: "2.5" is not valid: write a whole number from 1 to 1000'),
+        ("rounds", "many", 'ROUNDS: "many" is not a number'),
+        ("scale", "0", 'SCALE: "0" is not valid: write a number from 1'),
+        ("scale", "nan", 'SCALE: "nan" is not a finite number'),
+        ("topology", "nine-citys", 'did you mean "nine-cities"?'),
+        ("topology", "none/such.yaml", "does not exist"),
+        ("trees", "shortest", 'did you mean "shortest-path"?'),
+        ("seed", "-1", "SEED: "),
+        ("colour", "red", 'unknown key "colour"'),
+    ],
+)
+def test_a_wrong_value_is_refused_in_one_line(key, value, message):
+    assert message in refused(**{key: value})
+
+
+def test_a_wrong_value_in_a_file_names_the_line(tmp_path):
+    path = write(tmp_path, "schedule: pairs\n\nclock: rael\n")
+    message = refused(path)
+    assert message == f'{path}:3: clock: "rael" is not valid: did you mean "real"?'
+
+
+def test_an_unknown_key_in_a_file_names_the_line_and_the_nearest_key(tmp_path):
+    message = refused(write(tmp_path, "schedule: pairs\nmemmory: 0\n"))
+    assert ":2:" in message
+    assert 'did you mean "memory"?' in message
+
+
+@pytest.mark.parametrize(
+    "text", ["schedule: [pairs\n", "- pairs\n", "rounds: 1\nrounds: 2\n", "pairs\n", "1: 2\n"]
+)
+def test_malformed_files_are_refused(tmp_path, text):
+    assert "experiment.yaml:" in refused(write(tmp_path, text))
+
+
+def test_a_missing_file_and_an_unknown_published_name_are_told_apart():
+    assert "cannot read" in refused("./no-such.yaml")
+    assert 'did you mean "triangles-32gb"?' in refused("triangles-32g")
+
+
+def test_paths_in_a_file_are_seen_from_the_file(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text("rounds:\n- - [nyc, lon]\n")
+    path = write(tmp_path, "schedule: mine.yaml\n")
+    monkeypatch.chdir("/")
+    config = load_config(path, {})
+    assert config.schedule_file == tmp_path / "mine.yaml"
+    assert config.schedule_name == "mine"
+
+
+def test_assignments_of_the_command_line():
+    assert parse_assignments(["mtu_bytes=1500", "hash=mix"]) == {"mtu_bytes": "1500", "hash": "mix"}
+    with pytest.raises(InputError, match="KEY=VALUE"):
+        parse_assignments(["mtu_bytes"])
+    with pytest.raises(InputError, match='did you mean "mtu_bytes"'):
+        parse_assignments(["mtu_byte=1500"])
+
+
+def test_a_config_is_frozen_and_its_resolved_form_loads_to_the_same(tmp_path):
+    config = load_config(None, {"memory": "200MB", "timeout_ms": "0.7s"})
+    assert config.timeout_ms == 700
+    with pytest.raises(ValidationError):
+        config.rounds = 9
+    assert ExperimentConfig.model_validate(config.resolved()) == config
+    path = write(tmp_path, json.dumps(config.resolved()))
+    assert load_config(path, {}) == config
+
+
+def test_the_real_clock_has_its_own_scale_unless_one_is_given():
+    assert load_config(None, {"clock": "real"}).scale == 1000
+    assert load_config(None, {"clock": "real", "scale": "50"}).scale == 50
+    assert load_config(None, {"clock": "auto"}).at_clock("real").scale == 1000
+    assert load_config(None, {"clock": "auto"}).at_clock("virtual").scale == 100
+
+
+def test_the_run_id_follows_what_can_change_a_result():
+    base = load_config(None, {})
+    prefix = run_prefix(base)
+    assert prefix.startswith("triangles-")
+    assert len(prefix) == len("triangles-") + 8
+    assert run_prefix(load_config(None, {"payload": "1790MB", "seed": "1"})) == prefix
+    for key, value in (("seed", "2"), ("memory", "0"), ("mtu_bytes", "1500"), ("scale", "200")):
+        assert run_prefix(load_config(None, {key: value})) != prefix, key
+    for key, value in (("wall_limit_s", "60"), ("guest_memory_mb", "8192"), ("force", "on")):
+        assert run_prefix(load_config(None, {key: value})) == prefix, key
+
+
+def test_the_run_id_follows_the_content_of_files_not_their_place_or_comments(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    (first / "mine.yaml").write_text("rounds:\n- - [nyc, lon]\n")
+    (second / "mine.yaml").write_text("# a comment\nrounds:\n- - [nyc, lon]\n")
+    ids = [
+        run_prefix(load_config(None, {"schedule": str(d / "mine.yaml")})) for d in (first, second)
+    ]
+    assert ids[0] == ids[1]
+    assert str(tmp_path) not in identity(load_config(None, {"schedule": str(first / "mine.yaml")}))
+    (second / "mine.yaml").write_text("rounds:\n- - [nyc, ams]\n")
+    assert run_prefix(load_config(None, {"schedule": str(second / "mine.yaml")})) != ids[0]
+
+
+def test_every_published_experiment_has_a_header_and_a_plan():
+    assert len(PUBLISHED) >= 10
+    for name in PUBLISHED:
+        text = (CONFIGS_DIR / f"{name}.yaml").read_text()
+        assert text.startswith("# "), name
+        plan = plan_experiment(load_config(name, {"trees": "shortest-path"}))
+        assert plan.feasible == (name != "all-to-all-no-memory"), name

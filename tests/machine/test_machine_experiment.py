@@ -1,0 +1,203 @@
+"""The main job on real packets, as a user would run it, at a tenth of the payload."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.planning import plan_experiment
+from experiments.results import create_run
+from experiments.run import make_runtime
+from experiments.sources import load_config
+from testbed.virtualtime.kernel import ensure_kernel
+from testbed.virtualtime.machine import run_in_virtual_time
+
+pytestmark = pytest.mark.machine
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 600
+SMALL = ("--payload", "179MB", "--rounds", "2")
+
+
+def cliquenet(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "experiments.cli", *arguments],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def experiment(results: Path, *options: str, status: int = 0) -> dict:
+    done = cliquenet("experiment", "--results", str(results), *options)
+    assert done.returncode == status, done.stdout + done.stderr
+    return json.loads((results / "latest" / "summary.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def triangles(tmp_path_factory) -> tuple[Path, dict]:
+    results = tmp_path_factory.mktemp("triangles")
+    return results, experiment(results, "--schedule", "triangles", "--memory", "0", *SMALL)
+
+
+def test_triangles_pass_without_memory(triangles) -> None:
+    _, summary = triangles
+    assert summary["verdict"] == "PASS", summary["reasons"]
+    assert summary["sums_exact"] is True
+    assert summary["packets_lost"] == 0
+    assert abs(summary["t_error_percent"]) <= 1.0
+    assert summary["a_rms"] == 1.5
+    # 135.975 ms of delay (longest + middle - shortest edge of the clique New York,
+    # Frankfurt, Tokyo) and three streams of 179 MB on one link of 100 Gbit/s.
+    assert summary["t_planned_ms"] == pytest.approx(135.975 + 3 * 14.32, abs=0.01)
+
+
+def test_the_results_are_complete(triangles) -> None:
+    results, summary = triangles
+    run_dir = results / summary["run_id"]
+    assert (results / "latest").resolve() == run_dir.resolve()
+    names = ["plan.json", "manifest.json", "summary.json"]
+    names += [f"events/{name}.parquet" for name in ("bursts", "streams", "links", "rules")]
+    names += [f"plots/{name}.png" for name in ("map", "timeline", "memory", "links", "survival")]
+    assert [name for name in names if not (run_dir / name).is_file()] == []
+    assert json.loads((run_dir / "status.json").read_text())["state"] == "complete"
+
+
+def test_every_round_trip_is_within_two_microseconds(triangles) -> None:
+    results, summary = triangles
+    network = json.loads((results / summary["run_id"] / "raw" / "network.json").read_text())
+    assert len(network["rtt"]) == 72
+    errors_us = [abs(trip["rtt_us"] - trip["expected_us"]) for trip in network["rtt"]]
+    assert max(errors_us) <= 2.0
+
+
+def test_the_same_seed_gives_the_same_trace_under_load(triangles, tmp_path: Path) -> None:
+    _, first = triangles
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        again = experiment(tmp_path, "--schedule", "triangles", "--memory", "0", *SMALL)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert again["trace_sha256"] == first["trace_sha256"]
+
+
+def test_another_seed_gives_another_trace_and_the_same_time(triangles, tmp_path: Path) -> None:
+    _, first = triangles
+    options = ("--schedule", "triangles", "--memory", "0", "--seed", "2", *SMALL)
+    other = experiment(tmp_path, *options)
+    assert other["trace_sha256"] != first["trace_sha256"]
+    assert other["t_measured_ms"] == pytest.approx(first["t_measured_ms"], rel=0.01)
+
+
+def test_all_to_all_without_memory_is_refused_with_the_receiver_and_the_bytes(
+    tmp_path: Path,
+) -> None:
+    done = cliquenet(
+        "experiment", "--schedule", "all-to-all", "--memory", "0", "--results", str(tmp_path)
+    )
+    assert done.returncode == 4
+    assert "nyc must hold 86.4 ms of stream (216 MB)" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_to_all_without_memory_collides_when_forced(tmp_path: Path) -> None:
+    options = ("--schedule", "all-to-all", "--memory", "0", "--force", *SMALL)
+    summary = experiment(tmp_path, *options)
+    assert summary["verdict"] == "DEGRADED"
+    assert summary["evictions"]["collision"] > 0
+    assert summary["partial_blocks"] > 0
+    assert summary["sums_exact"] is True
+
+
+def test_without_multicast_and_aggregation_every_island_moves_n_minus_1_copies(
+    tmp_path: Path,
+) -> None:
+    small = ("--schedule", "all-to-all", "--payload", "179MB", "--rounds", "1")
+    summary = experiment(tmp_path, "--multicast", "off", "--aggregation", "off", *small)
+    assert summary["verdict"] == "PASS", summary["reasons"]
+    for moved in summary["islands"].values():
+        assert moved["egress_bytes"] == pytest.approx(8 * 179e6, rel=1e-3)
+        assert moved["ingress_bytes"] == pytest.approx(8 * 179e6, rel=1e-3)
+
+
+def test_os_ken_runs_the_same_application(triangles, tmp_path: Path) -> None:
+    _, first = triangles
+    options = ("--schedule", "triangles", "--memory", "0", "--set", "controller=os-ken", *SMALL)
+    other = experiment(tmp_path, *options)
+    assert other["verdict"] == "PASS", other["reasons"]
+    assert other["t_measured_ms"] == pytest.approx(first["t_measured_ms"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("victim", "message"),
+    [("controller", "controller was killed by signal 9"), ("agent", "island hkg was killed by")],
+)
+def test_a_killed_process_fails_the_run_at_once(tmp_path: Path, victim: str, message: str) -> None:
+    config = load_config(None, {"schedule": "triangles", "rounds": "50"})
+    plan = plan_experiment(config)
+    run_dir = create_run(tmp_path, config)
+    plan.write(run_dir / "plan.json")
+    make_runtime(config, plan, run_dir).write(run_dir / "runtime.json")
+    output = bytearray()
+    outcome = run_in_virtual_time(
+        [sys.executable, "tests/machine/guest_crash.py", str(run_dir), victim],
+        kernel=ensure_kernel(),
+        on_output=lambda stream, data: output.extend(data),
+        memory_mb=4096,
+        writable=run_dir,
+        env={"PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        wall_limit_s=LIMIT_S,
+    )
+    text = output.decode()
+    assert outcome.status == 1, text
+    assert message in text
+    after_s = float(text.rpartition("ended after ")[2].split()[0])
+    assert after_s < 10.0
+
+
+def test_an_interrupt_leaves_nothing_behind_and_marks_the_run(tmp_path: Path) -> None:
+    before = set(Path("/dev/shm").iterdir())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "experiments.cli", "experiment", "--results", str(tmp_path)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + LIMIT_S
+    while not list(tmp_path.glob("*/log/ovs-vswitchd.log")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    guests = [p for p in descendants(process.pid) if p != process.pid]
+    assert guests
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr.splitlines()[-1] == "error: interrupted"
+    assert json.loads((tmp_path / "latest" / "status.json").read_text())["state"] == "incomplete"
+    assert [p for p in guests if Path(f"/proc/{p}").exists()] == []
+    assert set(Path("/dev/shm").iterdir()) <= before
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all below it."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(status.parent.name)] = int(fields[1])
+    found = {pid}
+    while new := {p for p, parent in parents.items() if parent in found} - found:
+        found |= new
+    return sorted(found)
