@@ -27,7 +27,7 @@ from experiments.runtime import Runtime, read_runtime
 from testbed.errors import CliquenetError, MachineError
 from testbed.namespaces import isolate
 from testbed.network import Network, build_network
-from testbed.probe import RoundTrip, measure_round_trips
+from testbed.probe import measure_round_trips
 from testbed.processes import Child, Supervisor, adopt, spawn, terminate
 
 NS_PER_MS = 1_000_000
@@ -80,6 +80,7 @@ def emulate(run_dir: Path) -> None:
         supervisor.wait_until(lambda: control.ready, READY_LIMIT_S, "switches and first rules")
         stage("up", "network up, measuring round-trip times")
         trips = measure_round_trips(network, scale=plan.scale)
+        before = network.counters()
         run = Run(plan, runtime, run_dir, network, supervisor, control)
         start_ns = run.rounds()
         control.send(command="stop")
@@ -87,7 +88,9 @@ def emulate(run_dir: Path) -> None:
         supervisor.wait_until(
             lambda: not supervisor.alive([controller]), DRAIN_LIMIT_S, "the controller's end"
         )
-        _write_facts(run_dir, plan, network, control, trips, start_ns)
+        network.check()
+        facts = network_facts(plan, network, control, trips, before, start_ns)
+        (run_dir / "raw" / "network.json").write_text(json.dumps(facts, indent=1) + "\n")
     stage("done", "network down")
 
 
@@ -200,20 +203,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _write_facts(
-    run_dir: Path,
-    plan: Plan,
-    network: Network,
-    control: ControlServer,
-    trips: tuple[RoundTrip, ...],
-    start_ns: int,
-) -> None:
-    network.check()
-    facts = network_facts(plan, network, control, trips, start_ns)
-    path = run_dir / "raw" / "network.json"
-    path.write_text(json.dumps(facts, indent=1) + "\n")
 
 
 def main(argv: list[str]) -> int:

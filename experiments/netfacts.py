@@ -17,6 +17,7 @@ def network_facts(
     network: Network,
     control: ControlServer,
     trips: Sequence[RoundTrip],
+    before: dict[str, Any],
     start_ns: int,
 ) -> dict[str, Any]:
     """Collect shapers, drops, round-trip times and rule times of a finished run.
@@ -27,6 +28,9 @@ def network_facts(
         The run.
     trips
         Round-trip times measured before the first round.
+    before
+        The network's counters when those were measured, so that the streams can be
+        told from the echoes.
     start_ns
         Start of round 0 on the monotonic clock; the times in the result are relative to it.
 
@@ -36,9 +40,16 @@ def network_facts(
         Plain JSON values.
     """
     counters = network.counters()
+    sent_before = {row["interface"]: row["sent_bytes"] for row in before["queues"]}
     return {
         "network_up": {},
-        "qdiscs": [_qdisc(plan, network.name_prefix, row) for row in counters["queues"]],
+        "qdiscs": [
+            {
+                **_qdisc(plan, network.name_prefix, row),
+                "sent_bytes_before": sent_before[row["interface"]],
+            }
+            for row in counters["queues"]
+        ],
         "rtt": [
             {
                 "src": trip.src,

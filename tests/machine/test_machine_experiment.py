@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -184,8 +185,24 @@ def test_an_interrupt_leaves_nothing_behind_and_marks_the_run(tmp_path: Path) ->
     assert process.returncode == 130
     assert stderr.splitlines()[-1] == "error: interrupted"
     assert json.loads((tmp_path / "latest" / "status.json").read_text())["state"] == "incomplete"
-    assert [p for p in guests if Path(f"/proc/{p}").exists()] == []
+    assert eventually(lambda: not [p for p in guests if runs(p)])
     assert set(Path("/dev/shm").iterdir()) <= before
+
+
+def eventually(condition: Callable[[], bool], limit_s: float = 10.0) -> bool:
+    """Whether a condition comes true; killed processes take a moment to go."""
+    deadline = time.monotonic() + limit_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+def runs(pid: int) -> bool:
+    """Whether a process exists and is no zombie, which its new parent has yet to collect."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def descendants(pid: int) -> list[int]:
