@@ -198,8 +198,8 @@ class _Program:
         lower[self.duration], lower[self.t] = self.access_ms, floor_ms
         upper[self.t] = below_ms
         entries = [(r, c, v) for r, (terms, _, _) in enumerate(self.rows) for c, v in terms.items()]
-        row, column, value = zip(*entries, strict=True)
-        matrix = coo_matrix((value, (row, column)), shape=(len(self.rows), self.size)).tocsr()
+        at, on, value = zip(*entries, strict=True)
+        matrix = coo_matrix((value, (at, on)), shape=(len(self.rows), self.size)).tocsr()
         nodes = int(_NODES_TIMES_SQUARED_CANDIDATES / self.trees**2) + 1
         result = milp(
             cost,
