@@ -10,26 +10,25 @@ tasks the budget allows, not on the number of workers.
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from controller.plan import Plan
 from controller.planner import make_plan
 from controller.schedule import Schedule
-from controller.search.candidates import Start, starts
+from controller.search.campaign import Campaign, Progress
 from controller.search.certificate import Certificate, certify
 from controller.search.front import Point, pareto
 from controller.search.partitions import Labels, cliques_of
-from controller.search.tasks import Task, TaskResult, prepare_worker, refine_point, run_task
-from testbed.errors import InputError
+from controller.search.tasks import prepare_worker, refine_point
+from testbed.errors import InfeasibleError, InputError
 from testbed.topology import Topology
 
 MAX_PERIOD = 6
 _RESTARTS = 48
-_PAPER_WEIGHT = 0.5
-# Other weights of A than the paper's fill the front on both sides of the best.
-_FRONT_WEIGHTS = (-0.9, 2.0, 8.0)
+
+__all__ = ["MAX_PERIOD", "Candidate", "Optimum", "Progress", "optimize", "to_schedule"]
 
 
 @dataclass(frozen=True)
@@ -80,16 +79,6 @@ class Optimum:
     history: tuple[tuple[float, float], ...]
 
 
-@dataclass(frozen=True)
-class Progress:
-    """State of a search, for whoever shows it."""
-
-    done: int
-    total: int
-    seconds: float
-    best_ms: float
-
-
 def optimize(
     topology: Topology,
     *,
@@ -131,34 +120,18 @@ def optimize(
     ------
     InputError
         A value that makes no sense.
-    CliquenetError
+    InfeasibleError
         No schedule at all was found to be feasible.
     """
     _check(payload_bytes, memory_bytes, budget_s, max_period, restarts)
     began = time.monotonic()
-    tasks = list(_tasks(topology, seed, max_period, restarts))
     setting = (topology, payload_bytes, memory_bytes, began + budget_s)
-    count = min(workers or os.cpu_count() or 1, len(tasks))
-    history: list[tuple[float, float]] = []
-    results: dict[int, TaskResult] = {}
+    count = workers or os.cpu_count() or 1
     with ProcessPoolExecutor(count, initializer=prepare_worker, initargs=setting) as pool:
-        for number, result in _run(pool, tasks):
-            results[number] = result
-            seconds = time.monotonic() - began
-            best_ms = min([p.objective_ms for p in result.points], default=math.inf)
-            if not history or best_ms < history[-1][1] - 1e-6:
-                history.append((seconds, best_ms))
-            if progress is not None:
-                progress(Progress(len(results), len(tasks), seconds, history[-1][1]))
-        points = [point for number in sorted(results) for point in results[number].points]
-        points = [
-            *points,
-            *pool.map(refine_point, sorted(_select(points)[1], key=lambda p: p.rank)),
-        ]
-        best, front = _select(points)
-        proof: Certificate | None = None
-        if certificate_s > 0:
-            proof = certify(pool, best, certificate_s)
+        campaign = Campaign(pool, began, progress)
+        campaign.run(topology, seed=seed, max_period=max_period, restarts=restarts)
+        best, front = _refined(pool, campaign.points)
+        proof = certify(pool, best, certificate_s) if certificate_s > 0 else None
     schedule = to_schedule(topology, "optimised", best.rounds)
     plan = make_plan(
         topology,
@@ -167,6 +140,8 @@ def optimize(
         memory_bytes=memory_bytes,
         rates="per-stream",
     )
+    if plan.feasible and plan.prediction.t_ms < best.t_ms:
+        best = Point(plan.prediction.t_ms, best.lifetime, best.rounds)
     return Optimum(
         best=_candidate(topology, "optimised", best),
         front=tuple(
@@ -175,9 +150,9 @@ def optimize(
         plan=plan,
         certificate=proof,
         seconds=time.monotonic() - began,
-        tasks_done=sum(result.finished for result in results.values()),
-        tasks=len(tasks),
-        history=tuple(history),
+        tasks_done=campaign.done,
+        tasks=campaign.total,
+        history=tuple(campaign.history),
     )
 
 
@@ -208,46 +183,14 @@ def _check(
         raise InputError(f"the number of restarts must be 0 or more, not {restarts}")
 
 
-def _tasks(topology: Topology, seed: int, max_period: int, restarts: int) -> Iterator[Task]:
-    """List the work: families, the short rotations first as they are quick, then restarts."""
-    found = sorted(starts(topology, max_period), key=lambda start: len(start.rounds))
-    number = 0
-    for start in found:
-        yield Task(start, _PAPER_WEIGHT, (seed, number))
-        number += 1
-    for restart in range(restarts):
-        period = min(2 + restart % (MAX_PERIOD - 1), max_period)
-        yield Task(Start("random", ((),) * period), _PAPER_WEIGHT, (seed, number))
-        number += 1
-    for weight in _FRONT_WEIGHTS:
-        for start in found:
-            yield Task(start, weight, (seed, number))
-            number += 1
-
-
-def _run(pool: ProcessPoolExecutor, tasks: list[Task]) -> Iterator[tuple[int, TaskResult]]:
-    """Run tasks in order, as many at a time as there are processes, and yield the answers."""
-    running: dict[Future[TaskResult], int] = {}
-    waiting = iter(enumerate(tasks))
-    for number, task in waiting:
-        running[pool.submit(run_task, task)] = number
-        if len(running) < 2 * (os.cpu_count() or 1):
-            continue
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            yield running.pop(future), future.result()
-    while running:
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            yield running.pop(future), future.result()
-
-
-def _select(points: list[Point]) -> tuple[Point, tuple[Point, ...]]:
+def _refined(pool: ProcessPoolExecutor, points: list[Point]) -> tuple[Point, tuple[Point, ...]]:
+    """Best point and front, with the round times of the front looked at once more."""
     if not points:
-        raise InputError(
+        raise InfeasibleError(
             "no feasible schedule was found; give the search more time, or the cities more memory"
         )
-    latest = {point.rounds: point for point in points}
+    again = pool.map(refine_point, sorted(pareto(points), key=lambda point: point.rank))
+    latest = {point.rounds: point for point in (*points, *again)}
     return min(latest.values(), key=lambda point: point.rank), pareto(latest.values())
 
 

@@ -7,8 +7,6 @@ v(n), the least v with Σ ⌊v C_e / P⌋ ≥ n over the links into the set. Eac
 those streams also has at least the smallest latency of the round.
 """
 
-import itertools
-
 import numpy as np
 import numpy.typing as npt
 
@@ -28,7 +26,7 @@ class CutBound:
     ----------
     topology
         The network; up to ten cities all cuts are used, beyond that single
-        cities, pairs of cities, whole regions, and the complements of those.
+        cities, ends of a link, whole regions, and the complements of those.
     payload_bytes
         Bytes of one stream on the wire.
     """
@@ -79,7 +77,8 @@ def _sets(topology: Topology) -> npt.NDArray[np.bool_]:
         numbers = np.arange(1, 2**count - 1)
         return (numbers[:, None] >> np.arange(count) & 1).astype(np.bool_)
     cities = range(count)
-    chosen = [frozenset(part) for size in (1, 2) for part in itertools.combinations(cities, size)]
+    chosen = [frozenset((city,)) for city in cities]
+    chosen += [frozenset((topology.index(k.a), topology.index(k.b))) for k in topology.links]
     regions: dict[str, set[int]] = {}
     for index, city in enumerate(topology.cities):
         regions.setdefault(city.region, set()).add(index)

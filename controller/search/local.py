@@ -34,6 +34,7 @@ _WIDTH = 400
 _NEIGHBOURS = 120
 _TRIES = 40
 _KEPT = 200
+_SWAPS = 40
 
 
 @dataclass(frozen=True)
@@ -104,28 +105,39 @@ class Searcher:
         finite = [p for p in self.points.values() if math.isfinite(p.t_ms * p.lifetime)]
         return list(pareto(finite))
 
-    def assign(self, point: Point) -> Point:
+    def assign(self, point: Point, rng: np.random.Generator) -> Point:
         """Exchange two cities in all rounds for as long as that makes T smaller."""
+        swaps = [(i, j) for i in range(self.count) for j in range(i)]
         improved = True
-        while improved and not self.late:
+        while improved:
             improved = False
-            for i in range(self.count):
-                for j in range(i):
-                    order = list(range(self.count))
-                    order[i], order[j] = j, i
-                    rounds = tuple(relabel(labels, order) for labels in point.rounds)
-                    bound_ms = max(self.times.lower_ms(labels) for labels in rounds)
-                    if bound_ms >= point.t_ms - 1e-6 or self.late:
-                        continue
-                    t_ms = self._time_within(rounds, point.t_ms)
-                    if t_ms < point.t_ms - 1e-6:
-                        point, improved = Point(t_ms, point.lifetime, rounds), True
-                        self._keep(point)
+            # Of many exchanges only some can be tried in each pass.
+            for k in rng.permutation(len(swaps))[:_SWAPS].tolist():
+                if self.late:
+                    return point
+                better = self._swapped(point, *swaps[k])
+                improved = improved or better is not point
+                point = better
         return point
+
+    def _swapped(self, point: Point, i: int, j: int) -> Point:
+        """Rotation with two cities exchanged, if it is faster; else the same object."""
+        order = list(range(self.count))
+        order[i], order[j] = j, i
+        rounds = tuple(relabel(labels, order) for labels in point.rounds)
+        if max(self.times.lower_ms(labels) for labels in rounds) >= point.t_ms - 1e-6:
+            return point
+        t_ms = self._time_within(rounds, point.t_ms)
+        if t_ms >= point.t_ms - 1e-6:
+            return point
+        found = Point(t_ms, point.lifetime, rounds)
+        self._keep(found)
+        return found
 
     def improve(self, point: Point, rng: np.random.Generator) -> Point:
         """Exchange round after round for a better one until none is better."""
-        unchanged, position = 0, 0
+        # A single round that is repeated only mixes if all take part in it.
+        unchanged, position = 0 if len(point.rounds) > 1 else 1, 0
         while unchanged < len(point.rounds) and not self.late:
             better = self._exchange(point, position, self._pool(point, position, rng))
             unchanged = 0 if better is not point else unchanged + 1

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.choose import TreeChooser
+from controller.demand import Demand
 from controller.multicast import Tree, make_tree, shortest_path_trees
+from controller.roundtiming import RoundTiming
 from controller.search.alignment import AlignedChoices, aligned_choices
 from controller.search.cutbound import CutBound
 from controller.search.packing import Group, Packing, cannot_pack, pack
@@ -76,6 +79,7 @@ class RoundTimes:
         self.copy_ms = np.array([payload_bytes * 8e-6 / edge.rate_gbps for edge in topology.edges])
         self._known: dict[Labels, RoundTime] = {}
         self._bounds: dict[Labels, float] = {}
+        self._planned: dict[Labels, float] = {}
         self._proved: dict[Labels, float] = {}
         self._aligned: dict[tuple[int, ...], AlignedChoices] = {}
 
@@ -113,6 +117,15 @@ class RoundTimes:
         known = self._solve(cliques, self.lower_ms(labels), nodes or self.nodes)
         self._known[labels] = known
         return known
+
+    def planned_ms(self, labels: Labels) -> float:
+        """Round time on the trees that the planner would choose, which takes seconds."""
+        if labels not in self._planned:
+            demand = Demand(self.payload_bytes, self.memory_bytes, multicast=True, aggregation=True)
+            chooser = TreeChooser(route(self.topology), demand, "best")
+            timing = self._timing(chooser.choose(cliques_of(labels)).trees)
+            self._planned[labels] = timing.t_ms if timing.shortfall is None else np.inf
+        return self._planned[labels]
 
     def _exceeds(self, cliques: Cliques, limit_ms: float) -> bool:
         """Whether it is easily proved that a round takes longer, whatever the memory."""
@@ -177,18 +190,21 @@ class RoundTimes:
         for trees in (ample.trees, aligned.trees, shortest):
             if not trees:
                 continue
-            timing = time_round(
-                self.topology,
-                trees,
-                payload_bytes=self.payload_bytes,
-                memory_bytes=self.memory_bytes,
-                multicast=True,
-                aggregation=True,
-                rates="per-stream",
-            )
+            timing = self._timing(trees)
             if timing.shortfall is None and timing.t_ms < best.t_ms:
                 best = RoundTime(timing.t_ms, min(ample.lower_ms, timing.t_ms), trees)
         return best
+
+    def _timing(self, trees: tuple[Tree, ...]) -> RoundTiming:
+        return time_round(
+            self.topology,
+            trees,
+            payload_bytes=self.payload_bytes,
+            memory_bytes=self.memory_bytes,
+            multicast=True,
+            aggregation=True,
+            rates="per-stream",
+        )
 
     def _sender_group(self, sender: int, clique: Sequence[int]) -> Group:
         choice = self.table.choose(sender, [city for city in clique if city != sender])

@@ -29,11 +29,14 @@ class Task:
         c of T (A + c).
     seed
         Of this task alone.
+    improve
+        Whether to go on from the start, or only to measure it.
     """
 
     start: Start
     weight: float
     seed: tuple[int, int]
+    improve: bool = True
 
 
 @dataclass(frozen=True)
@@ -72,14 +75,20 @@ def this_worker() -> Worker:
 
 
 def run_task(task: Task) -> TaskResult:
-    """Lay out, improve, and shake a start; returns what no other point of it beats."""
+    """Measure a start, lay it out on the cities, improve and shake it.
+
+    Returns the points that no other one of this task beats in T and in A.
+    """
     worker = this_worker()
     searcher = Searcher(worker.times, worker.pool, weight=task.weight, deadline=worker.deadline)
     if searcher.late:
         return TaskResult((), finished=False)
     rng = np.random.default_rng(task.seed)
     rounds = tuple(labels or _random_round(worker, rng) for labels in task.start.rounds)
-    best = searcher.improve(searcher.assign(searcher.measure(rounds)), rng)
+    start = searcher.measure(rounds)
+    if not task.improve:
+        return TaskResult(tuple(searcher.front()), finished=True)
+    best = searcher.improve(searcher.assign(start, rng), rng)
     for _ in range(_KICKS):
         if searcher.late:
             break
@@ -95,10 +104,13 @@ def run_task(task: Task) -> TaskResult:
 def refine_point(point: Point) -> Point:
     """Find the round time of a rotation with more effort than the search can afford."""
     worker = this_worker()
-    times = worker.times
-    if time.monotonic() > worker.deadline:
-        return point
-    found = [times.evaluate(labels, nodes=_REFINED_NODES).t_ms for labels in point.rounds]
+    found: list[float] = []
+    for labels in point.rounds:
+        if time.monotonic() > worker.deadline:
+            return point
+        known = worker.times.evaluate(labels, nodes=_REFINED_NODES)
+        exact = known.exact or not worker.times.table.complete
+        found.append(known.t_ms if exact else min(known.t_ms, worker.times.planned_ms(labels)))
     return Point(max(found), point.lifetime, point.rounds)
 
 

@@ -47,13 +47,13 @@ def brute_force(times: RoundTimes, period: int) -> float:
     pool = full_pool(times)
     assert pool is not None
     rounds = [pool.row(i) for i in range(len(pool.labels))]
-    t_ms = [times.evaluate(labels, nodes=5_000).t_ms for labels in rounds]
+    t_ms = np.array([times.evaluate(labels, nodes=5_000).t_ms for labels in rounds])
+    matrices = averaging_stack(pool.labels)
     best = math.inf
     for length in range(1, period + 1):
-        for chosen in itertools.product(range(len(rounds)), repeat=length):
-            stack = averaging_stack(np.array([rounds[i] for i in chosen], dtype=np.int8))
-            lifetime = float(rms_lifetimes(stack[None], 60.0)[0])
-            best = min(best, max(t_ms[i] for i in chosen) * (lifetime + 0.5))
+        chosen = np.array(list(itertools.product(range(len(rounds)), repeat=length)))
+        lifetimes = rms_lifetimes(matrices[chosen], 60.0)
+        best = min(best, float((t_ms[chosen].max(axis=1) * (lifetimes + 0.5)).min()))
     return best
 
 
