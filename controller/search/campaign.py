@@ -1,9 +1,9 @@
 """The optimiser's work as tasks: what to run in which order, and what came of it.
 
-First all families are measured, so that the promising ones are improved first;
-then come restarts from random rounds, and the best families once more with
-other weights of A, which fill the front. The order depends on the figures and
-the seed only.
+First all families are measured, so that the promising ones are improved first.
+Restarts from random rounds come between them or, on large networks, after them;
+last the best families once more with other weights of A, which fill the front.
+The order depends on the figures and the seed only.
 """
 
 import math
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from controller.search.candidates import Start, starts
 from controller.search.front import Point
+from controller.search.local import MAX_POOLED
 from controller.search.tasks import Task, TaskResult, run_task
 from testbed.topology import Topology
 
@@ -22,6 +23,7 @@ PAPER_WEIGHT = 0.5
 # Other weights of A than the paper's fill the front on both sides of the best.
 _FRONT_WEIGHTS = (-0.9, 2.0, 8.0)
 _FRONT_STARTS = 6
+_PERIODS = (2, 4, 6, 3, 5)
 _QUEUED = 2
 
 
@@ -78,7 +80,10 @@ class Campaign:
         measured = self._finish(first)
         order = sorted(range(len(families)), key=lambda i: _promise(measured[i], families[i]))
         ranked = [families[i] for i in order]
-        work = [(start, PAPER_WEIGHT) for start in (*ranked, *drawn)]
+        # From random rounds the search is quick where it sees all rounds at once.
+        quick = len(topology.cities) <= MAX_POOLED
+        ordered = _interleaved(drawn, ranked) if quick else [*ranked, *drawn]
+        work = [(start, PAPER_WEIGHT) for start in ordered]
         work += [(start, weight) for weight in _FRONT_WEIGHTS for start in ranked[:few]]
         self._finish([Task(s, weight, (seed, k)) for k, (s, weight) in enumerate(work, 1)])
 
@@ -103,10 +108,17 @@ class Campaign:
 
 def _restarts(max_period: int, count: int) -> Iterator[Start]:
     """Rotations whose rounds are all to be drawn; each period in turn."""
-    longest = max(max_period, 2)
+    periods = [period for period in _PERIODS if period <= max_period] or [max_period]
     for number in range(count):
-        period = min(2 + number % (longest - 1), max_period)
-        yield Start("random", ((),) * period)
+        yield Start("random", ((),) * periods[number % len(periods)])
+
+
+def _interleaved(drawn: Sequence[Start], ranked: Sequence[Start]) -> list[Start]:
+    """Two of the first for each of the second, for as long as there are any."""
+    found: list[Start] = []
+    for number in range(max(math.ceil(len(drawn) / 2), len(ranked))):
+        found += [*drawn[2 * number : 2 * number + 2], *ranked[number : number + 1]]
+    return found
 
 
 def _promise(result: TaskResult, start: Start) -> tuple[float, int, str]:
