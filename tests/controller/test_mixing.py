@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.mixing import averaging_matrix, mix, survival_curve
+from controller.mixing import averaging_matrix, mix, survival_curve, timed_objective_ms
 from controller.schedule import Schedule, load_schedule
 from testbed.errors import InputError
 from testbed.topology import load_topology
@@ -136,6 +136,20 @@ def test_bad_weights_are_refused() -> None:
         mix(schedule, NINE.codes, weights={code: 1.0 for code in NINE.codes if code != "nyc"})
     with pytest.raises(InputError, match='"nyc" must be above 0'):
         mix(schedule, NINE.codes, weights={**dict.fromkeys(NINE.codes, 1.0), "nyc": 0.0})
+
+
+# Rows take 300 ms, columns 500: from rows on 300 + 500 / 2, from columns on 500 + 300 / 2,
+# on average 600, and half of the mean duration on top.
+def test_rounds_of_different_durations() -> None:
+    schedule = load_schedule("triangles", NINE)
+    assert timed_objective_ms(schedule, NINE.codes, [300, 500]) == pytest.approx(600 + 200)
+    pairs = load_schedule("pairs", NINE)
+    lifetime = mix(pairs, NINE.codes).lifetime["rms"]
+    assert timed_objective_ms(pairs, NINE.codes, [200, 200]) == pytest.approx(
+        200 * (lifetime + 0.5), rel=1e-9
+    )
+    with pytest.raises(InputError, match="2 durations"):
+        timed_objective_ms(pairs, NINE.codes, [200])
 
 
 def test_decay_per_second() -> None:
