@@ -201,13 +201,10 @@ def survival_curve(
         W of each round.
     length
         How many values.
-    norm
-        One of `NORMS`.
-    shares
-        π; equal by default.
+    norm, shares
+        One of `NORMS`, and π; equal shares by default.
     """
-    count = len(rounds[0])
-    even = np.full(count, 1 / count) if shares is None else shares
+    even = np.full(len(rounds[0]), 1 / len(rounds[0])) if shares is None else shares
     return list(itertools.islice(_survival(rounds, even, NORMS[norm]), length))
 
 
@@ -229,10 +226,8 @@ def _shares(codes: Sequence[str], weights: Mapping[str, float] | None) -> Vector
 def _matrices(schedule: Schedule, codes: Sequence[str], shares: Vector) -> list[Matrix]:
     """W of each round of a schedule."""
     index = {code: i for i, code in enumerate(codes)}
-    return [
-        averaging_matrix([[index[c] for c in clique] for clique in cliques], len(codes), shares)
-        for cliques in schedule.rounds
-    ]
+    rounds = [[[index[code] for code in q] for q in cliques] for cliques in schedule.rounds]
+    return [averaging_matrix(cliques, len(codes), shares) for cliques in rounds]
 
 
 def _contraction(rounds: Sequence[Matrix], shares: Vector) -> float:
