@@ -7,7 +7,14 @@ walked from their senders, and `controller.checkflows` follows the bytes.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from controller.checkflows import SLACK_MS, check_links, check_memory, check_times
+from controller.checkflows import (
+    SLACK_MS,
+    check_links,
+    check_memory,
+    check_payloads,
+    check_times,
+)
+from controller.checkqueues import check_queues
 from controller.multicast import check_tree, check_walks
 from controller.plan import Plan, RoundPlan, Stream
 
@@ -28,11 +35,16 @@ def check_plan(plan: Plan) -> list[str]:
     faults: list[str] = []
     for number, planned in enumerate(plan.period):
         # Bytes can only be followed along ways that exist.
-        found = [*_check_members(plan, planned), *_check_ways(plan, planned)] or [
-            *check_times(plan, planned),
-            *check_links(plan, planned),
-            *check_memory(plan, planned),
-        ]
+        found = [*_check_members(plan, planned), *_check_ways(plan, planned)]
+        if not found and planned.queued:
+            found = [*check_payloads(planned, plan.payload_bytes), *check_queues(plan, planned)]
+        elif not found:
+            found = [
+                *check_payloads(planned, plan.payload_bytes),
+                *check_times(planned),
+                *check_links(plan, planned),
+                *check_memory(plan, planned),
+            ]
         faults.extend(f"round {number}: {fault}" for fault in found)
     slowest_ms = max(planned.t_ms for planned in plan.period)
     if abs(plan.prediction.t_ms - slowest_ms) > SLACK_MS:

@@ -17,6 +17,7 @@ from controller.hub import best_hubs
 from controller.jointtrees import joint_trees
 from controller.leastload import least_load_trees
 from controller.multicast import Tree, shortest_path_trees
+from controller.overtime import time_rates
 from controller.roundtiming import RoundTiming
 from controller.timing import time_demand
 from controller.treeset import TreeCatalogue, count_spanning_trees
@@ -91,7 +92,7 @@ class TreeChooser:
         for candidate in self._candidates(cliques, common):
             timed = candidate
             if self._demand.rates != "common":
-                timing = time_demand(self._routing.topology, candidate.trees, self._demand)
+                timing = time_rates(self._routing.topology, candidate.trees, self._demand)
                 timed = Candidate(candidate.family, candidate.trees, timing)
             if best is None or best.worse_than(timed):
                 best = replace(timed, bound_ms=candidate.bound_ms)

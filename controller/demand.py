@@ -5,11 +5,14 @@ from dataclasses import dataclass
 
 from testbed.errors import InputError, suggestion
 
-RATES = ("common", "per-stream")
-"""One rate for all streams of a round, or one for each.
+RATES = ("common", "per-stream", "time-varying", "unpaced")
+"""How senders pace.
 
-``common`` is the default: it is the model that reproduces the published round
-times. Rates of their own can only shorten a round.
+``common``: one constant rate for all streams of a round. The default, since it
+is the model that reproduces the published round times. ``per-stream``: constant
+rates of their own, never slower. ``time-varying``: rates that change over time,
+never slower still. ``unpaced``: everybody at full speed from chosen times on;
+links queue, which none of the others makes them do.
 """
 
 MEMORY_MODELS = ("accumulate", "hold")

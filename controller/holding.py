@@ -7,6 +7,7 @@ stream starts or ends they are convex, so that their maximum is at such a moment
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from controller.demand import Demand
 from controller.multicast import Tree
@@ -41,6 +42,41 @@ def held_bytes(
         city: demand.payload_bytes * _peak_share(found, every=every)
         for city, found in sorted(arrivals.items())
     }
+
+
+def held_of_pieces(
+    trees: Sequence[Tree],
+    pieces: Mapping[int, Sequence[tuple[float, float, float]]],
+    demand: Demand,
+) -> dict[int, float]:
+    """High-water mark of each receiver if rates change over time.
+
+    Parameters
+    ----------
+    trees
+        The streams of a round.
+    pieces
+        Sender to start and end in ms and share of the payload of each piece.
+    demand
+        Payload and memory model; without aggregation nothing is held.
+    """
+    arrivals: dict[int, list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]] = {}
+    for tree in trees:
+        starts, ends, shares = np.array(pieces[tree.sender]).T
+        moments = np.stack([starts, ends], axis=1).ravel()
+        sent = np.stack([np.cumsum(shares) - shares, np.cumsum(shares)], axis=1).ravel()
+        for city, delay_ms in tree.delays_ms.items():
+            arrivals.setdefault(city, []).append((moments + delay_ms, sent))
+    held: dict[int, float] = {}
+    for city, found in sorted(arrivals.items()):
+        changes = np.unique(np.concatenate([moments for moments, _ in found]))
+        arrived = np.stack([np.interp(changes, *curve) for curve in found])
+        trailing = arrived.min(axis=0)
+        most = arrived.max(axis=0) - trailing
+        if demand.memory_model == "hold":
+            most = arrived.sum(axis=0) - len(found) * trailing
+        held[city] = float(most.max()) * demand.payload_bytes if demand.aggregation else 0.0
+    return held
 
 
 def _peak_share(arrivals: Sequence[tuple[float, float]], *, every: bool) -> float:

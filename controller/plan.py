@@ -64,6 +64,8 @@ class RoundPlan(Frozen):
     """City to the packet FIFO in front of the memory."""
     trees_bound_ms: float | None = None
     """No trees of the family have a smaller T at a common rate; ``None`` where not known."""
+    queued: bool = False
+    """Whether streams wait in front of links; else no link ever carries more than it can."""
     timing_gap: float = 0.0
     """How far T may be above its least value for these trees and rates, relative to T."""
 
@@ -112,7 +114,7 @@ class Plan(Frozen):
     trees: str
     """The family of trees that was chosen."""
     rates: str = "common"
-    """One rate for all streams of a round (``common``), ``per-stream`` or ``time-varying``."""
+    """How senders pace; see `controller.demand.RATES`."""
     memory_model: str = "accumulate"
     """``accumulate``: one accumulator per weight; ``hold``: one buffer per sender."""
     resend_ms: float = Field(default=0.0, ge=0)

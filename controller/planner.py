@@ -7,7 +7,7 @@ from controller.choose import TREE_FAMILIES, Candidate, TreeChooser
 from controller.demand import Demand
 from controller.mixing import mix
 from controller.multicast import edge_copies
-from controller.plan import Plan, Prediction, RoundPlan, Stream
+from controller.plan import Piece, Plan, Prediction, RoundPlan, Stream
 from controller.schedule import Round, Schedule
 from testbed.errors import InputError, suggestion
 from testbed.routing import route
@@ -62,7 +62,9 @@ def make_plan(
         How many rounds to run.
     rates
         ``common``: one rate for all streams of a round, which reproduces the
-        published figures; ``per-stream``: T is never larger.
+        published figures; ``per-stream``: T is never larger; ``time-varying``:
+        never larger still; ``unpaced``: full speed from chosen times on, with
+        queues in front of links. See `controller.demand.RATES`.
     memory_model
         ``accumulate``: one accumulator per weight; ``hold``: one buffer per sender.
     resend_ms
@@ -195,6 +197,14 @@ def _round_plan(
             rate_gbps=demand.payload_bytes * 8e-6 / timing.durations_ms[tree.sender],
             duration_ms=timing.durations_ms[tree.sender],
             hub=None if tree.hub is None else codes[tree.hub],
+            pieces=tuple(
+                Piece(
+                    start_ms=start_ms,
+                    end_ms=end_ms,
+                    rate_gbps=share * demand.payload_bytes * 8e-6 / (end_ms - start_ms),
+                )
+                for start_ms, end_ms, share in timing.pieces.get(tree.sender, ())
+            ),
         )
         for tree in candidate.trees
     )
@@ -208,6 +218,7 @@ def _round_plan(
         resend_bytes={code: timing.resend_bytes.get(city, 0.0) for city, code in enumerate(codes)},
         fifo_bytes={code: senders.get(code, 0) * fifo_bytes for code in codes},
         trees_bound_ms=candidate.bound_ms or None,
+        queued=timing.queued,
         timing_gap=timing.gap,
     )
 

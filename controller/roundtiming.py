@@ -1,7 +1,7 @@
 """What the planner finds out about one round: its times, or why it is not feasible."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controller.demand import Demand
 from controller.holding import held_bytes, resend_bytes
@@ -59,6 +59,11 @@ class RoundTiming:
     shortfall
         Why the round is not feasible, or ``None``. The other figures then
         belong to the offsets that need the least memory.
+    pieces
+        Sender to start and end in ms and share of the payload of each piece of
+        constant rate; empty if all rates are constant.
+    queued
+        Whether streams wait in front of links.
     """
 
     t_ms: float
@@ -68,6 +73,8 @@ class RoundTiming:
     held_bytes: Mapping[int, float]
     resend_bytes: Mapping[int, float]
     shortfall: Shortfall | None
+    pieces: Mapping[int, Sequence[tuple[float, float, float]]] = field(default_factory=dict)
+    queued: bool = False
 
     @property
     def duration_ms(self) -> float:
