@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from controller.owntime import own_time_objective_ms
+from controller.mixing import timed_objective_ms
 from controller.planner import make_plan
 from controller.schedule import Schedule
 from testbed.topology import Topology
@@ -86,9 +86,7 @@ def tree_gains(
                         t_ms=prediction.t_ms if plan.feasible else None,
                         objective_ms=prediction.objective_ms if mixes else None,
                         own_objective_ms=(
-                            own_time_objective_ms(schedule, topology.codes, times)
-                            if mixes
-                            else None
+                            timed_objective_ms(schedule, topology.codes, times) if mixes else None
                         ),
                         busiest_link_streams=prediction.busiest_link_streams,
                         reason=plan.reason,

@@ -168,6 +168,24 @@ def test_best_is_never_worse_and_never_below_its_bound(data: st.DataObject) -> N
         assert bound_ms <= best.prediction.t_ms + 1e-3
 
 
+@settings(max_examples=30)
+@given(data=st.data())
+def test_t_never_rises_when_the_set_of_trees_grows(data: st.DataObject) -> None:
+    topology = data.draw(networks(most=5))
+    schedule = Schedule("drawn", (data.draw(rounds_of(topology.codes)),))
+    memory_bytes = 1e8 * data.draw(st.sampled_from([0.0, 0.05, 0.4, 2.0]))
+    a, b = data.draw(st.permutations(topology.codes))[:2]
+    more = Link(a=a, b=b, delay_ms=data.draw(st.integers(0, 90)), delay_back_ms=7)
+    larger = Topology(name="more", cities=topology.cities, links=(*topology.links, more))
+
+    def t_ms(where: Topology) -> float:
+        plan = make_plan(where, schedule, payload_bytes=1e8, memory_bytes=memory_bytes)
+        return plan.prediction.t_ms if plan.feasible else float("inf")
+
+    # Both choices are exact to within 0.1 %.
+    assert t_ms(larger) <= t_ms(topology) * 1.001 + 0.011
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_the_cut_bound_is_tight_where_a_cut_decides(name: str) -> None:
     demand = Demand(PAYLOAD_BYTES, 32e9)

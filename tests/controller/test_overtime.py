@@ -1,6 +1,4 @@
-"""Rates that change over time, unpaced senders, striping, own durations, what trees gain."""
-
-import math
+"""Rates that change over time, unpaced senders, striping, what trees gain."""
 
 import pytest
 from made_networks import NINE, PAYLOAD_BYTES, STREAM_MS, indices
@@ -8,9 +6,7 @@ from made_networks import NINE, PAYLOAD_BYTES, STREAM_MS, indices
 from controller.check import check_plan
 from controller.demand import Demand
 from controller.fluid import unpaced_round
-from controller.mixing import mix
 from controller.multicast import shortest_path_trees
-from controller.owntime import own_time_objective_ms
 from controller.plan import Plan
 from controller.planner import make_plan
 from controller.roundtiming import RoundTiming
@@ -156,17 +152,6 @@ def test_stripes_gain_nothing_where_cuts_decide_and_half_where_they_do_not() -> 
     assert alone.t_ms == pytest.approx(5 + STREAM_MS)
     for stripes in two.stripes.values():
         assert sum(share for _, share in stripes) == pytest.approx(1)
-
-
-def test_own_durations() -> None:
-    triangles = load_schedule("triangles", NINE)
-    equal = own_time_objective_ms(triangles, NINE.codes, [400.0, 400.0])
-    lifetime = mix(triangles, NINE.codes).lifetime["rms"]
-    assert equal == pytest.approx(400 * (lifetime + 0.5))
-    # S = 1, 1/2 from either phase: mean of 300 + 500/2 + 250 and 500 + 300/2 + 150.
-    assert own_time_objective_ms(triangles, NINE.codes, [300.0, 500.0]) == pytest.approx(800)
-    regional = load_schedule("regional", NINE)
-    assert own_time_objective_ms(regional, NINE.codes, [300.0]) == math.inf
 
 
 def test_better_trees_change_the_ranking() -> None:
