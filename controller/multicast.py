@@ -26,12 +26,16 @@ class Tree:
         Receiver to the edges of the way there, in order.
     delays_ms
         Receiver to the one-way delay of that way.
+    hub
+        City that all ways lead through before they come back down a shared tree,
+        or ``None``. Only then may a way pass a city twice.
     """
 
     sender: int
     clique: int
     paths: Mapping[int, tuple[int, ...]]
     delays_ms: Mapping[int, float]
+    hub: int | None = None
 
     @property
     def receivers(self) -> tuple[int, ...]:
@@ -45,11 +49,16 @@ class Tree:
 
 
 def make_tree(
-    topology: Topology, sender: int, clique: int, paths: Mapping[int, tuple[int, ...]]
+    topology: Topology,
+    sender: int,
+    clique: int,
+    paths: Mapping[int, tuple[int, ...]],
+    *,
+    hub: int | None = None,
 ) -> Tree:
     """Build a tree from its paths, with their delays."""
     delays_ms = {city: path_delay_ms(topology, path) for city, path in paths.items()}
-    return Tree(sender, clique, dict(paths), delays_ms)
+    return Tree(sender, clique, dict(paths), delays_ms, hub)
 
 
 def shortest_path_trees(routing: Routing, cliques: Sequence[Sequence[int]]) -> tuple[Tree, ...]:
@@ -185,4 +194,33 @@ def check_tree(
         faults.append(f"tree of {sender}: the edge into {city} hangs loose")
     for city in sorted(reached - wanted - {sender} - set(onward)):
         faults.append(f"tree of {sender}: the branch to {city} serves nobody")
+    return faults
+
+
+def check_walks(sender: str, edges: Iterable[int], paths: Mapping[str, Sequence[int]]) -> list[str]:
+    """Find whatever keeps the ways through a hub from being forwarded by incoming port.
+
+    Parameters
+    ----------
+    sender
+        Code of the root.
+    edges
+        Directed edges of all ways.
+    paths
+        Receiver to its way.
+
+    Returns
+    -------
+    list of str
+        One sentence per fault: an edge that is entered from two sides, so that
+        a packet would cross it twice, or one that no way uses.
+    """
+    faults: list[str] = []
+    before: dict[int, int] = {}
+    for path in paths.values():
+        for previous, edge in zip((-1, *path), path, strict=False):
+            if before.setdefault(edge, previous) != previous:
+                faults.append(f"ways of {sender}: edge {edge} is entered from two sides")
+    if set(before) != set(edges):
+        faults.append(f"ways of {sender}: their edges are not the edges of the stream")
     return faults

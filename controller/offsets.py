@@ -1,17 +1,12 @@
-"""The linear program over send offsets, and the least buffering it can reach."""
+"""Send offsets alone: how far apart streams arrive, and the least buffering they allow."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
-from scipy.optimize import linprog
-from scipy.sparse import coo_matrix
 
+from controller.linear import LinearProgram
 from controller.multicast import Tree
 from testbed.errors import CliquenetError
-
-Vector: TypeAlias = npt.NDArray[np.float64]
 
 TIE_BREAK = 1e-4
 """Price of a mean offset: small against any real gain, so it only decides ties."""
@@ -29,92 +24,50 @@ def arrival_spreads_ms(trees: Sequence[Tree], offsets_ms: Mapping[int, float]) -
     return {city: max(times) - min(times) for city, times in sorted(arrivals.items())}
 
 
-def least_spread(trees: Sequence[Tree]) -> tuple[float, dict[int, float]]:
+def least_spread(trees: Sequence[Tree], *, every: bool = False) -> tuple[float, dict[int, float]]:
     """Find the least that the worst receiver must buffer, as time of a stream.
-
-    Returns
-    -------
-    spread_ms : float
-        h*: minimum over the offsets of the largest spread at any receiver.
-    offsets_ms : dict
-        Sender to an offset that reaches it.
-    """
-    program = OffsetProgram(trees, extra=1)
-    program.bound_spread(share=1.0, column=program.extra)
-    cost = np.zeros(program.size)
-    cost[program.extra] = 1.0
-    cost[: program.senders] = TIE_BREAK / program.senders
-    values = program.solve(cost, np.zeros(program.size))
-    if values is None:
-        raise CliquenetError("the solver found no offsets at all for a round")
-    offsets_ms = program.offsets_ms(values)
-    return max(arrival_spreads_ms(trees, offsets_ms).values()), offsets_ms
-
-
-class OffsetProgram:
-    """A linear program over offsets, first and last arrivals, and extra columns.
-
-    The arrival columns keep it small: a receiver with n senders needs 2n rows
-    instead of one for each pair of senders.
 
     Parameters
     ----------
     trees
-        One per sender; column j is the offset of ``trees[j]``.
-    extra
-        How many columns of the caller's own follow; the first is ``extra``.
+        One per sender.
+    every
+        Whether what must be buffered is each stream's lead over the last one,
+        added up, instead of the largest lead.
+
+    Returns
+    -------
+    spread_ms : float
+        h*: minimum over the offsets of the largest spread at any receiver
+        (with ``every``: of the largest sum).
+    offsets_ms : dict
+        Sender to an offset that reaches it.
     """
-
-    def __init__(self, trees: Sequence[Tree], extra: int) -> None:
-        self.trees = trees
-        self.senders = len(trees)
-        self.receivers = sorted({city for tree in trees for city in tree.receivers})
-        count = len(self.receivers)
-        self.first = {city: self.senders + i for i, city in enumerate(self.receivers)}
-        self.last = {city: self.senders + count + i for i, city in enumerate(self.receivers)}
-        self.extra = self.senders + 2 * count
-        self.size = self.extra + extra
-        self._rows: list[tuple[dict[int, float], float]] = []
-        for j, tree in enumerate(trees):
-            for city, delay_ms in tree.delays_ms.items():
-                self.add({j: 1.0, self.last[city]: -1.0}, -delay_ms)
-                self.add({j: -1.0, self.first[city]: 1.0}, delay_ms)
-
-    def add(self, terms: dict[int, float], at_most: float = 0.0) -> None:
-        """Add the row Σ coefficient · column ≤ at_most."""
-        self._rows.append((terms, at_most))
-
-    def bound_spread(self, *, share: float, column: int) -> None:
-        """Keep last − first arrival within share × column, at each receiver."""
-        for city in self.receivers:
-            self.add({self.last[city]: 1.0, self.first[city]: -1.0, column: -share})
-
-    def solve(
-        self,
-        cost: Vector,
-        lower: Vector,
-        upper: Vector | None = None,
-    ) -> Vector | None:
-        """Minimise; ``None`` if there is no solution."""
-        entries = [(r, c, v) for r, (terms, _) in enumerate(self._rows) for c, v in terms.items()]
-        row, column, value = zip(*entries, strict=True)
-        matrix = coo_matrix((value, (row, column)), shape=(len(self._rows), self.size)).tocsr()
-        highest = np.full(self.size, np.inf) if upper is None else upper
-        result = linprog(
-            cost,
-            A_ub=matrix,
-            b_ub=[most for _, most in self._rows],
-            bounds=np.column_stack([lower, highest]),
-            method="highs-ds",
-        )
-        if result.status == 2:
-            return None
-        if result.status != 0:
-            raise CliquenetError(f"the solver gave up on a round: {result.message}")
-        values: Vector = result.x
-        return values
-
-    def offsets_ms(self, values: Vector) -> dict[int, float]:
-        """Sender's city index to its offset."""
-        offsets = [max(0.0, round(float(value), DIGITS)) for value in values[: self.senders]]
-        return {tree.sender: offsets[j] for j, tree in enumerate(self.trees)}
+    program = LinearProgram()
+    program.columns(len(trees))
+    senders_to: dict[int, list[tuple[int, float]]] = {}
+    for j, tree in enumerate(trees):
+        for city, delay_ms in tree.delays_ms.items():
+            senders_to.setdefault(city, []).append((j, delay_ms))
+    last = program.columns(len(senders_to))
+    worst = program.columns(1)
+    for column, arriving in enumerate(senders_to.values(), start=last):
+        for j, delay_ms in arriving:
+            program.add({j: 1.0, column: -1.0}, -delay_ms)
+            if not every:
+                program.add({column: 1.0, j: -1.0, worst: -1.0}, delay_ms)
+        if every:
+            terms = {column: float(len(arriving)), worst: -1.0, **{j: -1.0 for j, _ in arriving}}
+            program.add(terms, sum(delay_ms for _, delay_ms in arriving))
+    cost = np.zeros(program.size)
+    cost[worst] = 1.0
+    cost[: len(trees)] = TIE_BREAK / len(trees)
+    found = program.solve(cost, np.zeros(program.size), np.full(program.size, np.inf))
+    if found is None:
+        raise CliquenetError("the solver found no offsets at all for a round")
+    offsets_ms = {
+        tree.sender: max(0.0, round(float(found.values[j]), DIGITS)) for j, tree in enumerate(trees)
+    }
+    if every:
+        return float(found.values[worst]), offsets_ms
+    return max(arrival_spreads_ms(trees, offsets_ms).values()), offsets_ms

@@ -16,6 +16,14 @@ from testbed.topology import Frozen, Topology
 PLAN_VERSION: Final = 1
 
 
+class Piece(Frozen):
+    """A part of a stream with a constant rate; times within the round, at the sender."""
+
+    start_ms: float = Field(ge=0)
+    end_ms: float = Field(gt=0)
+    rate_gbps: float = Field(gt=0)
+
+
 class Stream(Frozen):
     """One sender's payload in one round of the period."""
 
@@ -32,6 +40,12 @@ class Stream(Frozen):
     rate_gbps: float = Field(gt=0)
     """Rate of one copy."""
     duration_ms: float = Field(gt=0)
+    hub: str | None = None
+    """City through which all ways lead before they come back down a shared tree.
+    Only then may the stream pass a city twice; it is then forwarded by incoming port,
+    and delivered where a path ends."""
+    pieces: tuple[Piece, ...] = ()
+    """Rate over time, where it changes; ``rate_gbps`` is then the mean over ``duration_ms``."""
 
 
 class RoundPlan(Frozen):
@@ -43,7 +57,17 @@ class RoundPlan(Frozen):
     edge_streams: dict[int, int]
     """Directed edge to the number of stream copies that it carries."""
     held_bytes: dict[str, float]
-    """City to the predicted memory high-water mark (accumulate on arrival)."""
+    """City to the predicted memory high-water mark, by the plan's memory model."""
+    resend_bytes: dict[str, float] = Field(default_factory=dict)
+    """City to the resend buffer's share of the memory, on top of ``held_bytes``."""
+    fifo_bytes: dict[str, float] = Field(default_factory=dict)
+    """City to the packet FIFO in front of the memory."""
+    trees_bound_ms: float | None = None
+    """No trees of the family have a smaller T at a common rate; ``None`` where not known."""
+    queued: bool = False
+    """Whether streams wait in front of links; else no link ever carries more than it can."""
+    timing_gap: float = 0.0
+    """How far T may be above its least value for these trees and rates, relative to T."""
 
     def stream_of(self, sender: str) -> Stream | None:
         """Find the stream that a city sends in this round, if any."""
@@ -89,6 +113,14 @@ class Plan(Frozen):
     aggregation: bool
     trees: str
     """The family of trees that was chosen."""
+    rates: str = "common"
+    """How senders pace; see `controller.demand.RATES`."""
+    memory_model: str = "accumulate"
+    """``accumulate``: one accumulator per weight; ``hold``: one buffer per sender."""
+    resend_ms: float = Field(default=0.0, ge=0)
+    """How long the aggregator keeps what it has sent on."""
+    not_runnable: str = ""
+    """Why packets cannot follow the plan, or empty."""
     period: tuple[RoundPlan, ...]
     rounds: int = Field(ge=1)
     """How many rounds to run; round k uses ``period[k % len(period)]``."""

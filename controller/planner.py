@@ -2,54 +2,25 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from controller.leastload import least_load_trees
+from controller.choose import TREE_FAMILIES, Candidate, TreeChooser
+from controller.demand import Demand
 from controller.mixing import mix
-from controller.multicast import Tree, edge_copies, shortest_path_trees
-from controller.plan import Plan, Prediction, RoundPlan, Stream
+from controller.multicast import edge_copies
+from controller.plan import Piece, Plan, Prediction, RoundPlan, Stream
 from controller.schedule import Round, Schedule
-from controller.timing import RoundTiming, time_round
 from testbed.errors import InputError, suggestion
-from testbed.routing import Routing, route
+from testbed.routing import route
 from testbed.topology import Topology
 
-TREE_FAMILIES = ("best", "shortest-path", "least-load")
-# A difference in T that is not worth leaving the shortest paths for.
-_EQUAL_MS = 0.01
+__all__ = ["TREE_FAMILIES", "format_bytes", "make_plan"]
+
+DATAGRAM_BYTES = 8290.0
+"""Of a full datagram on the wire at MTU 9000: 98 bytes of headers, 2048 elements of 4."""
+
 # Room between two rounds: the packets of one must not meet those of the next.
 _INTERVAL_FACTOR = 1.02
 _INTERVAL_MARGIN_MS = 5.0
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """One choice of trees for one round, and what it leads to."""
-
-    family: str
-    trees: tuple[Tree, ...]
-    timing: RoundTiming
-
-    def worse_than(self, other: "_Candidate") -> bool:
-        """Whether the other one is feasible first, then clearly faster."""
-        mine, others = self.timing, other.timing
-        if mine.shortfall is None or others.shortfall is None:
-            if (mine.shortfall is None) != (others.shortfall is None):
-                return mine.shortfall is not None
-            return mine.t_ms > others.t_ms + _EQUAL_MS
-        return mine.shortfall.missing_bytes > others.shortfall.missing_bytes * (1 + 1e-9)
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """What all rounds of one plan have in common."""
-
-    routing: Routing
-    payload_bytes: float
-    memory_bytes: float
-    multicast: bool
-    aggregation: bool
-    trees: str
 
 
 def make_plan(
@@ -63,6 +34,11 @@ def make_plan(
     aggregation: bool = True,
     trees: str = "best",
     rounds: int = 1,
+    rates: str = "common",
+    memory_model: str = "accumulate",
+    resend_ms: float = 0.0,
+    fifo_datagrams: int = 0,
+    datagram_bytes: float = DATAGRAM_BYTES,
 ) -> Plan:
     """Plan a schedule on a topology.
 
@@ -79,10 +55,24 @@ def make_plan(
     multicast, aggregation
         Whether the network copies streams, and whether it adds them up.
     trees
-        ``shortest-path``, ``least-load``, or ``best``: whichever of the two
-        gives the smaller feasible T, round by round.
+        ``shortest-path``, ``least-load``, ``hub`` (one shared tree per clique),
+        or ``best``: the least T, with delay, load and alignment weighed
+        together, round by round.
     rounds
         How many rounds to run.
+    rates
+        ``common``: one rate for all streams of a round, which reproduces the
+        published figures; ``per-stream``: T is never larger; ``time-varying``:
+        never larger still; ``unpaced``: full speed from chosen times on, with
+        queues in front of links. See `controller.demand.RATES`.
+    memory_model
+        ``accumulate``: one accumulator per weight; ``hold``: one buffer per sender.
+    resend_ms
+        How long the aggregator keeps what it has sent on, in the same memory.
+    fifo_datagrams, datagram_bytes
+        Packets per stream that the receiving chip's own FIFO takes, and their
+        size. A memory of 0 stands for that FIFO alone; one above 0 and below it
+        cannot be had. 0 datagrams: not checked.
 
     Returns
     -------
@@ -93,15 +83,27 @@ def make_plan(
     Raises
     ------
     InputError
-        A value or a schedule that makes no sense, or trees that cannot be had without multicast.
+        A value or a schedule that makes no sense, trees that cannot be had
+        without multicast, or a memory below the packet FIFO.
     """
-    _check_values(payload_bytes, memory_bytes, scale, rounds, trees, multicast=multicast)
+    demand = Demand(
+        payload_bytes, memory_bytes, multicast, aggregation, rates, memory_model, resend_ms
+    )
+    demand.check()
+    _check_values(scale, rounds, trees, multicast=multicast)
     schedule.check(topology)
+    fifo_bytes = fifo_datagrams * datagram_bytes * scale
+    _check_fifo(
+        schedule, demand, fifo_bytes, f"{fifo_datagrams} × {datagram_bytes:g} B × {scale:g}"
+    )
     routing = route(topology)
-    setting = _Setting(routing, payload_bytes, memory_bytes, multicast, aggregation, trees)
-    chosen = [_plan_round(setting, cliques) for cliques in schedule.rounds]
+    chooser = TreeChooser(routing, demand, trees)
+    chosen = [
+        chooser.choose([[topology.index(code) for code in clique] for clique in cliques])
+        for cliques in schedule.rounds
+    ]
     period = tuple(
-        _round_plan(setting, cliques, candidate)
+        _round_plan(topology, demand, cliques, candidate, fifo_bytes)
         for cliques, candidate in zip(schedule.rounds, chosen, strict=True)
     )
     reason = _reason(topology, schedule.name, chosen, memory_bytes)
@@ -118,6 +120,10 @@ def make_plan(
         multicast=multicast,
         aggregation=aggregation,
         trees=families[0] if len(families) == 1 else ", ".join(c.family for c in chosen),
+        rates=rates,
+        memory_model=memory_model,
+        resend_ms=resend_ms,
+        not_runnable=_not_runnable(topology, chosen),
         period=period,
         rounds=rounds,
         round_interval_ms=float(math.ceil(t_ms * _INTERVAL_FACTOR + _INTERVAL_MARGIN_MS)),
@@ -126,104 +132,113 @@ def make_plan(
     )
 
 
-def _check_values(
-    payload_bytes: float,
-    memory_bytes: float,
-    scale: float,
-    rounds: int,
-    trees: str,
-    *,
-    multicast: bool,
-) -> None:
+def _check_values(scale: float, rounds: int, trees: str, *, multicast: bool) -> None:
     """Refuse what no plan can be made for."""
-    for name, value in (("payload", payload_bytes), ("scale", scale)):
-        if not (math.isfinite(value) and value > 0):
-            raise InputError(f"{name} must be a number above 0, not {value:g}")
-    if not (math.isfinite(memory_bytes) and memory_bytes >= 0):
-        raise InputError(f"memory must be a number of bytes, 0 or more, not {memory_bytes:g}")
+    if not (math.isfinite(scale) and scale > 0):
+        raise InputError(f"scale must be a number above 0, not {scale:g}")
     if rounds < 1:
         raise InputError(f"rounds must be 1 or more, not {rounds}")
     if trees not in TREE_FAMILIES:
         raise InputError(f'unknown trees "{trees}"; {suggestion(trees, TREE_FAMILIES)}')
-    if trees == "least-load" and not multicast:
+    if trees in ("least-load", "hub") and not multicast:
         raise InputError(
-            "least-load trees need multicast: unicast copies follow the shortest paths; "
+            f"{trees} trees need multicast: unicast copies follow the shortest paths; "
             "use shortest-path or best"
         )
 
 
-def _plan_round(setting: _Setting, cliques: Round) -> _Candidate:
-    """Choose the trees of one round."""
-    topology = setting.routing.topology
-    members = [[topology.index(code) for code in clique] for clique in cliques]
-    candidates: list[_Candidate] = []
-    # Unicast copies are forwarded by the next-hop table, so without multicast
-    # there is nothing to choose.
-    if setting.trees != "least-load":
-        trees = shortest_path_trees(setting.routing, members)
-        candidates.append(_timed(setting, "shortest-path", trees))
-    if setting.trees != "shortest-path" and setting.multicast:
-        found = least_load_trees(setting.routing, members, setting.payload_bytes)
-        family = f"least-load ({found.note})" if found.note else "least-load"
-        candidates.append(_timed(setting, family, found.trees))
-    best = candidates[0]
-    for candidate in candidates[1:]:
-        if best.worse_than(candidate):
-            best = candidate
-    return best
+def _check_fifo(schedule: Schedule, demand: Demand, fifo_bytes: float, arithmetic: str) -> None:
+    """Refuse a memory that is not 0 and yet smaller than the FIFO in front of it.
+
+    A packet network cannot align streams to less than a few packets, so that a
+    memory of 0 still needs the chip's FIFO (ours).
+    """
+    if not (math.isfinite(fifo_bytes) and fifo_bytes >= 0):
+        raise InputError(f"the packet FIFO must be 0 bytes or more, not {arithmetic}")
+    senders = max(len(clique) for cliques in schedule.rounds for clique in cliques) - 1
+    floor_bytes = senders * fifo_bytes
+    if demand.aggregation and 0 < demand.memory_bytes < floor_bytes:
+        raise InputError(
+            f"a memory of {format_bytes(demand.memory_bytes)} is below the packet FIFO: "
+            f"{senders} streams × {arithmetic} = {format_bytes(floor_bytes)}; "
+            f"use 0 for the FIFO alone, or at least {format_bytes(floor_bytes)}"
+        )
 
 
-def _timed(setting: _Setting, family: str, trees: tuple[Tree, ...]) -> _Candidate:
-    timing = time_round(
-        setting.routing.topology,
-        trees,
-        payload_bytes=setting.payload_bytes,
-        memory_bytes=setting.memory_bytes,
-        multicast=setting.multicast,
-        aggregation=setting.aggregation,
-    )
-    return _Candidate(family, trees, timing)
+def _not_runnable(topology: Topology, chosen: Sequence[Candidate]) -> str:
+    """Why packets cannot follow the plan on switches that forward by trees; empty if they can."""
+    for number, candidate in enumerate(chosen):
+        for tree in candidate.trees:
+            edges = [topology.edges[edge] for edge in tree.edges]
+            entered = [edge.dst for edge in edges] + [topology.codes[tree.sender]]
+            twice = next((code for code in entered if entered.count(code) > 1), None)
+            if twice is not None:
+                return (
+                    f"round {number}: the stream of {topology.codes[tree.sender]} passes {twice} "
+                    "twice on its way through the hub"
+                )
+    return ""
 
 
-def _round_plan(setting: _Setting, cliques: Round, candidate: _Candidate) -> RoundPlan:
+def _round_plan(
+    topology: Topology, demand: Demand, cliques: Round, candidate: Candidate, fifo_bytes: float
+) -> RoundPlan:
     """Write one round down in city codes."""
-    codes = setting.routing.topology.codes
-    timing = candidate.timing
+    codes, timing = topology.codes, candidate.timing
     streams = tuple(
         Stream(
             sender=codes[tree.sender],
             clique=tree.clique,
             receivers=tuple(codes[city] for city in tree.receivers),
-            edges=tree.edges if setting.multicast else (),
+            edges=tree.edges if demand.multicast else (),
             paths={codes[city]: path for city, path in tree.paths.items()},
             delays_ms={codes[city]: delay_ms for city, delay_ms in tree.delays_ms.items()},
             offset_ms=timing.offsets_ms[tree.sender],
-            rate_gbps=setting.payload_bytes * 8e-6 / timing.duration_ms,
-            duration_ms=timing.duration_ms,
+            rate_gbps=demand.payload_bytes * 8e-6 / timing.durations_ms[tree.sender],
+            duration_ms=timing.durations_ms[tree.sender],
+            hub=None if tree.hub is None else codes[tree.hub],
+            pieces=tuple(
+                Piece(
+                    start_ms=start_ms,
+                    end_ms=end_ms,
+                    rate_gbps=share * demand.payload_bytes * 8e-6 / (end_ms - start_ms),
+                )
+                for start_ms, end_ms, share in timing.pieces.get(tree.sender, ())
+            ),
         )
         for tree in candidate.trees
     )
+    senders = {city: len(clique) - 1 for clique in cliques for city in clique}
     return RoundPlan(
         cliques=cliques,
         streams=streams,
         t_ms=timing.t_ms,
-        edge_streams=edge_copies(candidate.trees, multicast=setting.multicast),
+        edge_streams=edge_copies(candidate.trees, multicast=demand.multicast),
         held_bytes={code: timing.held_bytes.get(city, 0.0) for city, code in enumerate(codes)},
+        resend_bytes={code: timing.resend_bytes.get(city, 0.0) for city, code in enumerate(codes)},
+        fifo_bytes={code: senders.get(code, 0) * fifo_bytes for code in codes},
+        trees_bound_ms=candidate.bound_ms or None,
+        queued=timing.queued,
+        timing_gap=timing.gap,
     )
 
 
 def _reason(
-    topology: Topology, schedule: str, chosen: Sequence[_Candidate], memory_bytes: float
+    topology: Topology, schedule: str, chosen: Sequence[Candidate], memory_bytes: float
 ) -> str:
     """Why the schedule is not feasible, by its first such round; empty if it is."""
+    codes = topology.codes
     for number, candidate in enumerate(chosen):
         short = candidate.timing.shortfall
         if short is not None:
+            resend = f", {format_bytes(short.resend_bytes)} of it to resend"
             return (
-                f"{schedule} round {number}: {topology.codes[short.receiver]} must hold "
-                f"{short.spread_ms:.1f} ms of stream ({format_bytes(short.needed_bytes)}), "
+                f"{schedule} round {number}: {codes[short.receiver]} must hold "
+                f"{short.spread_ms:.1f} ms of stream ({format_bytes(short.needed_bytes)}"
+                f"{resend if short.resend_bytes else ''}) "
+                f"from {codes[short.leading]} until {codes[short.trailing]} arrives, "
                 f"memory is {format_bytes(memory_bytes)}: "
-                f"{format_bytes(short.missing_bytes)} short"
+                f"{format_bytes(short.missing_bytes)} short ({short.missing_ms:.1f} ms)"
             )
     return ""
 

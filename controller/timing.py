@@ -1,79 +1,36 @@
-"""Least round time of given trees: a linear program over offsets and a duration.
+"""Least round time of given trees: offsets and durations by linear programs.
 
-Ours, consistent with the paper's feasibility rule (the last byte arrives within
-T, and what is held between the first and the last arrival of a weight fits the
-memory). All streams of a round run at one constant rate, so they share one
-duration D = P / rate. Sender j starts at t_j ≥ 0; its stream reaches receiver i
-from t_j + d_ji on.
-
-- completion: t_j + d_ji + D ≤ T;
-- links: (copies on e) · P / C_e ≤ D, also for both directions of the access
-  link: N−1 copies leave it without multicast, N−1 streams enter it without
-  aggregation, one otherwise;
-- memory M, accumulate on arrival: at any time a receiver holds what its leading
-  stream has brought and its trailing one has not. At equal rates both ends give
-  the same condition: max_j(t_j + d_ji) − min_j(t_j + d_ji) ≤ M/P · D, and none
-  at all once M ≥ P, because then a whole payload can wait.
+Ours, consistent with the paper's feasibility rule; the rows are in
+`controller.rateprogram`. With one common rate the program is exact. With rates
+of their own the rate a duration stands for, P / D, is convex: the program keeps
+it above tangents, which gives a lower bound, and stretching the durations to
+what the links really take gives a round that works; tangents are added until
+the two agree.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
-from controller.multicast import Tree, edge_copies, link_time_ms
-from controller.offsets import DIGITS, TIE_BREAK, OffsetProgram, arrival_spreads_ms, least_spread
+from controller.demand import Demand
+from controller.holding import held_bytes, resend_bytes
+from controller.linear import Solution, Vector
+from controller.multicast import Tree, link_time_ms
+from controller.offsets import DIGITS
+from controller.rateprogram import Limit, RateProgram, limits
+from controller.roundtiming import RoundTiming, infeasible_timing, last_arrival_ms
 from testbed.topology import Topology
+
+GAP = 1e-3
+"""Largest relative gap of T to its bound that is called exact enough."""
 
 # To fit the memory, streams may slow down; to more than this times the delays
 # and link times of the round it is no plan.
 _MAX_SLOWDOWN = 1000.0
-
-
-@dataclass(frozen=True)
-class Shortfall:
-    """Which receiver lacks how much memory.
-
-    Attributes
-    ----------
-    receiver
-        City index of the worst one.
-    spread_ms
-        Between the starts of its leading and its trailing stream, at best.
-    needed_bytes, missing_bytes
-        Memory for that at the round's rate, and what is missing of it.
-    """
-
-    receiver: int
-    spread_ms: float
-    needed_bytes: float
-    missing_bytes: float
-
-
-@dataclass(frozen=True)
-class RoundTiming:
-    """When each stream of a round starts and how long it takes.
-
-    Attributes
-    ----------
-    t_ms
-        Round time.
-    duration_ms
-        Of every stream.
-    offsets_ms
-        Sender to its start within the round.
-    held_bytes
-        Receiver to the largest amount that it holds.
-    shortfall
-        Why the round is not feasible, or ``None``. The other figures then
-        belong to the offsets that need the least memory.
-    """
-
-    t_ms: float
-    duration_ms: float
-    offsets_ms: Mapping[int, float]
-    held_bytes: Mapping[int, float]
-    shortfall: Shortfall | None
+_WANTED_GAP = 5e-5
+_MAX_TANGENTS = 25
+# Tangents to start with lie so far apart that 1 / D is never off by 1 %.
+_GRID = 1.2 ** np.arange(13)
 
 
 def time_round(
@@ -84,6 +41,9 @@ def time_round(
     memory_bytes: float,
     multicast: bool,
     aggregation: bool,
+    rates: str = "common",
+    memory_model: str = "accumulate",
+    resend_ms: float = 0.0,
 ) -> RoundTiming:
     """Find the least round time, or what keeps the round from being feasible.
 
@@ -93,40 +53,34 @@ def time_round(
         The network.
     trees
         One per sender of the round.
-    payload_bytes, memory_bytes
-        Bytes of one stream on the wire, and of one city's memory.
-    multicast, aggregation
-        Whether the network copies, and whether it adds up.
+    payload_bytes, memory_bytes, multicast, aggregation, rates, memory_model, resend_ms
+        See `controller.demand.Demand`.
 
     Raises
     ------
     CliquenetError
         The solver failed on a program that has a solution.
     """
-    least_ms = least_duration_ms(
-        topology, trees, payload_bytes, multicast=multicast, aggregation=aggregation
+    demand = Demand(
+        payload_bytes, memory_bytes, multicast, aggregation, rates, memory_model, resend_ms
     )
-    binding = aggregation and memory_bytes < payload_bytes
-    share = memory_bytes / payload_bytes if binding else None
-    solution = _least_t(trees, least_ms, share)
-    if solution is not None:
-        offsets_ms, duration_ms = solution
-    else:
-        offsets_ms, duration_ms = least_spread(trees)[1], least_ms
-    rate_bytes_per_ms = payload_bytes / duration_ms
-    spreads_ms = arrival_spreads_ms(trees, offsets_ms) if aggregation else {}
-    receivers = [city for tree in trees for city in tree.receivers]
-    held_bytes = {
-        city: min(spreads_ms.get(city, 0.0) * rate_bytes_per_ms, payload_bytes)
-        for city in sorted(set(receivers))
-    }
-    shortfall = None
-    if solution is None:
-        worst = max(spreads_ms, key=lambda city: (round(spreads_ms[city], 6), -city))
-        needed = held_bytes[worst]
-        shortfall = Shortfall(worst, spreads_ms[worst], needed, needed - memory_bytes)
-    last_ms = max(offsets_ms[tree.sender] + max(tree.delays_ms.values()) for tree in trees)
-    return RoundTiming(last_ms + duration_ms, duration_ms, offsets_ms, held_bytes, shortfall)
+    return time_demand(topology, trees, demand)
+
+
+def time_demand(topology: Topology, trees: Sequence[Tree], demand: Demand) -> RoundTiming:
+    """Do what `time_round` does, for a `Demand`."""
+    ways = limits(topology, trees, demand)
+    least_ms = common_duration_ms(ways, demand.payload_bytes)
+    common = _solve_common(trees, demand, ways, least_ms)
+    if common is None:
+        return infeasible_timing(trees, demand, least_ms)
+    if demand.rates == "common":
+        return common
+    own = _solve_own(trees, demand, ways, common)
+    if own is None or own.t_ms >= common.t_ms:
+        bound_ms = common.bound_ms if own is None else min(own.bound_ms, common.t_ms)
+        return RoundTiming(**{**vars(common), "bound_ms": bound_ms})
+    return own
 
 
 def least_duration_ms(
@@ -138,22 +92,15 @@ def least_duration_ms(
     aggregation: bool,
 ) -> float:
     """Shortest common duration that no link forbids, in ms."""
-    copies = edge_copies(trees, multicast=multicast)
-    times = [
-        count * link_time_ms(payload_bytes, topology.edges[edge].rate_gbps)
-        for edge, count in copies.items()
-    ]
-    incoming: dict[int, int] = {}
-    for tree in trees:
-        out = 1 if multicast else len(tree.receivers)
-        access_gbps = topology.cities[tree.sender].access_rate_gbps
-        times.append(out * link_time_ms(payload_bytes, access_gbps))
-        for city in tree.receivers:
-            incoming[city] = 1 if aggregation else incoming.get(city, 0) + 1
-    for city, streams in incoming.items():
-        access_gbps = topology.cities[city].access_rate_gbps
-        times.append(streams * link_time_ms(payload_bytes, access_gbps))
-    return max(times)
+    demand = Demand(payload_bytes, 0.0, multicast, aggregation)
+    return common_duration_ms(limits(topology, trees, demand), payload_bytes)
+
+
+def common_duration_ms(ways: Sequence[Limit], payload_bytes: float) -> float:
+    """Shortest common duration that no way forbids, in ms."""
+    return max(
+        sum(way.copies.values()) * link_time_ms(payload_bytes, way.rate_gbps) for way in ways
+    )
 
 
 def lemma_offsets(
@@ -190,24 +137,105 @@ def lemma_offsets(
     return offsets_ms, edges[2] + edges[1] - edges[0]
 
 
-def _least_t(
-    trees: Sequence[Tree], least_ms: float, share: float | None
-) -> tuple[dict[int, float], float] | None:
-    """Offsets and duration of the least T; ``None`` if the memory forbids all."""
-    program = OffsetProgram(trees, extra=2)
-    duration, t = program.extra, program.extra + 1
-    for city in program.receivers:
-        program.add({program.last[city]: 1.0, duration: 1.0, t: -1.0})
-    if share is not None:
-        program.bound_spread(share=share, column=duration)
-    cost = np.zeros(program.size)
-    cost[t] = 1.0
-    cost[: program.senders] = TIE_BREAK / program.senders
-    lower, upper = np.zeros(program.size), np.full(program.size, np.inf)
-    longest_ms = max(max(tree.delays_ms.values()) for tree in trees)
-    lower[duration] = least_ms
-    upper[duration] = (least_ms + longest_ms) * _MAX_SLOWDOWN
-    values = program.solve(cost, lower, upper)
-    if values is None:
+def build_program(
+    trees: Sequence[Tree], demand: Demand, ways: Sequence[Limit], *, common: bool
+) -> RateProgram:
+    """Set up the program of a round, with one duration for all streams or without.
+
+    Rates of their own: one for each stream, but one for each clique where a
+    binding memory is counted in a way that is linear at equal rates only.
+    """
+    alone_ms = [link_time_ms(demand.payload_bytes, way.rate_gbps) for way in ways]
+    least_ms = common_duration_ms(ways, demand.payload_bytes) if common else min(alone_ms)
+    most = max(len(tree.receivers) for tree in trees)
+    binding = demand.memory_binds(most, least_ms)
+    if common:
+        groups = dict.fromkeys((tree.sender for tree in trees), 0)
+    elif binding and (demand.memory_model == "hold" or demand.resend_ms > 0):
+        groups = {tree.sender: tree.clique for tree in trees}
+    else:
+        groups = {tree.sender: j for j, tree in enumerate(trees)}
+    numbers = {group: i for i, group in enumerate(sorted(set(groups.values())))}
+    groups = {sender: numbers[group] for sender, group in groups.items()}
+    return RateProgram(trees, demand, ways, groups, least_ms, binding=binding)
+
+
+def _longest_ms(trees: Sequence[Tree], least_ms: float) -> float:
+    """Find the duration beyond which slowing down is no plan."""
+    return (least_ms + max(max(tree.delays_ms.values()) for tree in trees)) * _MAX_SLOWDOWN
+
+
+def _solve_common(
+    trees: Sequence[Tree], demand: Demand, ways: Sequence[Limit], least_ms: float
+) -> RoundTiming | None:
+    """One duration; ``None`` if the memory forbids all."""
+    program = build_program(trees, demand, ways, common=True)
+    box = np.array([least_ms]), np.array([_longest_ms(trees, least_ms)])
+    found = program.solve(*box, tie_break=True)
+    if found is None:
         return None
-    return program.offsets_ms(values), max(round(float(values[duration]), DIGITS), least_ms)
+    durations_ms = np.maximum(np.round(program.durations_ms(found), DIGITS), least_ms)
+    return _timing(program, found, durations_ms, None)
+
+
+def _solve_own(
+    trees: Sequence[Tree], demand: Demand, ways: Sequence[Limit], common: RoundTiming
+) -> RoundTiming | None:
+    """Durations of their own, to within the gap; ``None`` if the memory forbids all."""
+    program = build_program(trees, demand, ways, common=False)
+    size = program.count
+    box = np.full(size, program.unit_ms), np.full(size, _longest_ms(trees, common.duration_ms))
+    for step in _GRID:
+        program.add_tangents(box[0] * step)
+    program.add_tangents(np.full(size, common.duration_ms))
+    best: RoundTiming | None = None
+    bound_ms = 0.0
+    for _ in range(_MAX_TANGENTS):
+        # Without the tie-break, or its price would blur the bound.
+        below = program.solve(*box, tie_break=False)
+        if below is None:
+            return best
+        bound_ms = max(bound_ms, below.cost)
+        proposed_ms = program.durations_ms(below)
+        program.add_tangents(proposed_ms)
+        stretched_ms = np.round(proposed_ms * _overload(program, ways, proposed_ms), DIGITS) + 1e-6
+        program.add_tangents(stretched_ms)
+        works = program.solve(stretched_ms, stretched_ms, tie_break=True)
+        if works is not None:
+            candidate = _timing(program, works, stretched_ms, bound_ms)
+            if best is None or candidate.t_ms < best.t_ms:
+                best = candidate
+        if best is not None and best.t_ms - bound_ms <= _WANTED_GAP * best.t_ms:
+            break
+    return None if best is None else RoundTiming(**{**vars(best), "bound_ms": bound_ms})
+
+
+def _overload(program: RateProgram, ways: Sequence[Limit], durations_ms: Vector) -> float:
+    """By how much all durations must be stretched for every way to carry its streams."""
+    payload_bytes = program.demand.payload_bytes
+    return max(
+        sum(count / float(durations_ms[program.groups[j]]) for j, count in way.copies.items())
+        * link_time_ms(payload_bytes, way.rate_gbps)
+        for way in ways
+    )
+
+
+def _timing(
+    program: RateProgram, found: Solution, lengths_ms: Vector, bound_ms: float | None
+) -> RoundTiming:
+    """Round the solver's values to whole nanoseconds and work out the rest from them."""
+    trees, demand = program.trees, program.demand
+    offsets_ms = {
+        tree.sender: max(0.0, round(float(found.values[j]), DIGITS)) for j, tree in enumerate(trees)
+    }
+    durations_ms = {tree.sender: float(lengths_ms[program.groups[tree.sender]]) for tree in trees}
+    t_ms = last_arrival_ms(trees, offsets_ms, durations_ms)
+    return RoundTiming(
+        t_ms=t_ms,
+        bound_ms=t_ms if bound_ms is None else bound_ms,
+        offsets_ms=offsets_ms,
+        durations_ms=durations_ms,
+        held_bytes=held_bytes(trees, offsets_ms, durations_ms, demand),
+        resend_bytes=resend_bytes(trees, durations_ms, demand),
+        shortfall=None,
+    )

@@ -11,7 +11,11 @@ from controller.planner import make_plan
 from controller.schedule import load_schedule
 
 GOOD = make_plan(
-    NINE, load_schedule("triangles", NINE), payload_bytes=PAYLOAD_BYTES, memory_bytes=0
+    NINE,
+    load_schedule("triangles", NINE),
+    payload_bytes=PAYLOAD_BYTES,
+    memory_bytes=0,
+    trees="shortest-path",
 )
 
 

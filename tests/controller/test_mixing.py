@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.mixing import averaging_matrix, mix, survival_curve
+from controller.mixing import averaging_matrix, mix, survival_curve, timed_objective_ms
 from controller.schedule import Schedule, load_schedule
+from testbed.errors import InputError
 from testbed.topology import load_topology
 
 NINE = load_topology("nine-cities")
@@ -68,6 +69,99 @@ def test_pairs_on_the_line() -> None:
     assert 0.9 < result.contraction < 1
 
 
+# The best rotation of four matchings, found by search; its figures to 0.01 are public.
+FOUR_MATCHINGS = (
+    ((0, 1), (2, 7), (3, 5), (4, 8)),
+    ((0, 4), (1, 8), (3, 6), (5, 7)),
+    ((0, 7), (1, 3), (2, 4), (6, 8)),
+    ((1, 2), (3, 4), (5, 8), (6, 7)),
+)
+
+
+def test_four_rounds_of_pairs() -> None:
+    rounds = [
+        tuple(tuple(NINE.codes[i] for i in pair) for pair in pairs) for pairs in FOUR_MATCHINGS
+    ]
+    found = lifetimes(*rounds)
+    # By the plain sums, to four digits; rounded they are 2.65, 1.80, 3.16 and 2.88.
+    assert found["rms"] == pytest.approx(2.651, abs=1e-3)
+    assert found["var"] == pytest.approx(1.798, abs=1e-3)
+    assert found["tv"] == pytest.approx(3.155, abs=1e-3)
+    assert found["reach"] == pytest.approx(23 / 8, abs=1e-9)
+    matrices = [averaging_matrix(pairs, 9) for pairs in FOUR_MATCHINGS]
+    assert found["rms"] == pytest.approx(sum(survival_curve(matrices, 400)), rel=1e-9)
+
+
+# Two classes of parallel lines of the affine plane of order 3 agree exactly, like rows
+# and columns; so do any two of the four.
+def test_affine_plane_mixes_like_the_grid() -> None:
+    lines = [
+        [[x * 3 + (slope * x + c) % 3 for x in range(3)] for c in range(3)] for slope in range(3)
+    ]
+    matrices = [averaging_matrix(cliques, 9) for cliques in lines]
+    assert survival_curve(matrices, 3) == [1, 0.5, 0]
+
+
+def test_weights_keep_the_weighted_average() -> None:
+    weights = [1.0, 2.0, 5.0, 1.0, 0.5]
+    matrix = averaging_matrix([[0, 2], [1, 3, 4]], 5, weights)
+    shares = np.array(weights) / sum(weights)
+    np.testing.assert_allclose(shares @ matrix, shares)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1)
+    assert matrix[0, 2] == pytest.approx(5 / 6)
+
+
+# Islands a, b, c with weights 1, 1, 2 and the pairs ab, bc in turn. Of two rounds the
+# second leaves ‖W_bc W_ab‖² = tr(W_ab W_bc) − 1 in the weighted norm. By hand:
+# W_ab has rows (½ ½ 0), (½ ½ 0), (0 0 1); W_bc (1 0 0), (0 ⅓ ⅔), (0 ⅓ ⅔).
+def test_weighted_survival_by_hand() -> None:
+    rounds = [
+        averaging_matrix([[0, 1]], 3, [1, 1, 2]),
+        averaging_matrix([[1, 2]], 3, [1, 1, 2]),
+    ]
+    curve = survival_curve(rounds, 3, "var", shares=np.array([0.25, 0.25, 0.5]))
+    # Each has trace 2: one direction of two is left. tr(W_ab W_bc) = ½ + ⅙ + ⅔ = 4/3.
+    assert curve == pytest.approx([1, 1 / 2, (4 / 3 - 1) / 2])
+
+
+def test_equal_weights_change_nothing() -> None:
+    schedule = load_schedule("pairs", NINE)
+    equal = mix(schedule, NINE.codes, weights=dict.fromkeys(NINE.codes, 7.0))
+    assert equal.lifetime == pytest.approx(mix(schedule, NINE.codes).lifetime)
+
+
+def test_bad_weights_are_refused() -> None:
+    schedule = load_schedule("pairs", NINE)
+    with pytest.raises(InputError, match='"nyc" is missing'):
+        mix(schedule, NINE.codes, weights={code: 1.0 for code in NINE.codes if code != "nyc"})
+    with pytest.raises(InputError, match='"nyc" must be above 0'):
+        mix(schedule, NINE.codes, weights={**dict.fromkeys(NINE.codes, 1.0), "nyc": 0.0})
+
+
+# Rows take 300 ms, columns 500: from rows on 300 + 500 / 2, from columns on 500 + 300 / 2,
+# on average 600, and half of the mean duration on top.
+def test_rounds_of_different_durations() -> None:
+    schedule = load_schedule("triangles", NINE)
+    assert timed_objective_ms(schedule, NINE.codes, [300, 500]) == pytest.approx(600 + 200)
+    pairs = load_schedule("pairs", NINE)
+    lifetime = mix(pairs, NINE.codes).lifetime["rms"]
+    assert timed_objective_ms(pairs, NINE.codes, [200, 200]) == pytest.approx(
+        200 * (lifetime + 0.5), rel=1e-9
+    )
+    with pytest.raises(InputError, match="2 durations"):
+        timed_objective_ms(pairs, NINE.codes, [200])
+
+
+def test_decay_per_second() -> None:
+    pairs = mix(load_schedule("pairs", NINE), NINE.codes)
+    per_round = math.log(1 / pairs.contraction)
+    assert pairs.decay_per_s(250.0) == pytest.approx(4 * per_round)
+    assert mix(load_schedule("triangles", NINE), NINE.codes).decay_per_s(500.0) == math.inf
+    assert mix(load_schedule("regional", NINE), NINE.codes).decay_per_s(500.0) == 0
+    with pytest.raises(InputError, match="more than 0 ms"):
+        pairs.decay_per_s(0.0)
+
+
 def test_regions_alone_never_agree() -> None:
     result = mix(load_schedule("regional", NINE), NINE.codes)
     assert set(result.lifetime.values()) == {math.inf}
@@ -117,6 +211,18 @@ def test_lifetimes_do_not_depend_on_names_or_on_the_first_phase(
     after = mix(Schedule("x", renamed[shift:] + renamed[:shift]), NINE.codes)
     for norm, value in before.lifetime.items():
         assert after.lifetime[norm] == pytest.approx(value, rel=1e-9)
+
+
+@given(schedule=schedules(), data=st.data())
+def test_weighted_errors_fall_whatever_the_weights(schedule: Schedule, data: st.DataObject) -> None:
+    values = data.draw(st.lists(st.floats(0.1, 10), min_size=9, max_size=9))
+    weights = dict(zip(NINE.codes, values, strict=True))
+    result = mix(schedule, NINE.codes, weights=weights)
+    assert all(b <= a + 1e-9 for a, b in itertools.pairwise(result.survival))
+    assert (result.lifetime["rms"] == math.inf) == (
+        mix(schedule, NINE.codes).lifetime["rms"] == math.inf
+    )
+    assert result.contraction <= 1 + 1e-9
 
 
 @given(schedule=schedules())

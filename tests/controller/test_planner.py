@@ -45,7 +45,9 @@ def plan(
 @pytest.mark.parametrize(
     ("name", "memory_bytes", "trees", "latency_ms", "streams"),
     [
-        ("triangles", 0, "best", 135.975, 3),
+        ("triangles", 0, "shortest-path", 135.975, 3),
+        # Aligned trees with two streams a link; the lemma holds along them as well.
+        ("triangles", 0, "best", 178.53, 2),
         ("triangles", 32e9, "shortest-path", 104.88, 3),
         ("triangles", 32e9, "best", 157.095, 2),
         ("pairs", 0, "best", 72.625, 1),
@@ -69,7 +71,8 @@ def test_round_times(
 
 
 def test_triangles_without_memory_agree_with_the_paper_within_one_percent() -> None:
-    assert plan("triangles", 0).prediction.t_ms == pytest.approx(565, rel=0.01)
+    made = plan("triangles", 0, trees="shortest-path")
+    assert made.prediction.t_ms == pytest.approx(565, rel=0.01)
 
 
 def test_all_to_all_with_memory_is_near_the_paper() -> None:
@@ -81,7 +84,8 @@ def test_all_to_all_without_memory_is_refused_with_its_reason() -> None:
     made = plan("all-to-all", 0)
     assert not made.feasible
     assert made.reason == (
-        "all-to-all round 0: nyc must hold 86.4 ms of stream (216 MB), memory is 0: 216 MB short"
+        "all-to-all round 0: nyc must hold 86.4 ms of stream (216 MB) from chi until sin arrives, "
+        "memory is 0: 216 MB short (86.4 ms)"
     )
     faults = check_plan(made)
     assert faults
@@ -100,7 +104,8 @@ def test_predictions_hold_lifetime_and_objective() -> None:
 
 def test_the_trees_are_chosen_round_by_round() -> None:
     assert plan("triangles").trees == "shortest-path, least-load"
-    assert plan("triangles", 0).trees == "shortest-path"
+    assert plan("triangles", 0).trees == "shortest-path, joint"
+    assert plan("all-to-all", 0.3e9).trees == "joint"
     assert plan("all-to-all").trees == "least-load"
     assert plan("all-to-all", multicast=False).trees == "shortest-path"
 
@@ -189,7 +194,8 @@ def test_four_named_schedules_are_planned_in_seconds() -> None:
     start = time.process_time()
     for name in NAMED:
         plan.__wrapped__(name)
-    assert time.process_time() - start < 4
+        plan.__wrapped__(name, 0)
+    assert time.process_time() - start < 5
 
 
 def test_another_process_makes_the_same_plan() -> None:

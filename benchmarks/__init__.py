@@ -1,0 +1,1 @@
+"""Benchmarks: what planning costs."""
