@@ -123,7 +123,7 @@ def make_plan(
         rates=rates,
         memory_model=memory_model,
         resend_ms=resend_ms,
-        not_runnable=_not_runnable(topology, chosen),
+        not_runnable=_not_runnable(topology, chosen, rates),
         period=period,
         rounds=rounds,
         round_interval_ms=float(math.ceil(t_ms * _INTERVAL_FACTOR + _INTERVAL_MARGIN_MS)),
@@ -165,8 +165,10 @@ def _check_fifo(schedule: Schedule, demand: Demand, fifo_bytes: float, arithmeti
         )
 
 
-def _not_runnable(topology: Topology, chosen: Sequence[Candidate]) -> str:
+def _not_runnable(topology: Topology, chosen: Sequence[Candidate], rates: str) -> str:
     """Why packets cannot follow the plan on switches that forward by trees; empty if they can."""
+    if rates == "time-varying":
+        return "senders keep one rate for a whole stream; rates over time are planned only"
     for number, candidate in enumerate(chosen):
         for tree in candidate.trees:
             edges = [topology.edges[edge] for edge in tree.edges]
