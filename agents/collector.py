@@ -8,10 +8,12 @@ import numpy as np
 
 from agents.admission import misfit
 from agents.aggregator.table import Emission, Table
+from agents.averaging import Replay
 from agents.bursts import Run, runs
 from agents.context import AgentContext
 from agents.records import NOT_CHECKED, Kind, Recorder
 from agents.sockets import BurstReceiver, interface_index
+from agents.state import State
 from agents.weights import Weights
 from agents.wire import (
     MAX_PAYLOAD_BYTES,
@@ -50,13 +52,22 @@ class Collector:
     """Receives the aggregate (or, with aggregation off, the raw streams) of every round.
 
     Partial sums of a block are merged where their contributors are disjoint.
-    When all have come, the own contribution is added and the total compared
-    with the true sum, element by element.
+    When all have come, the own contribution is added, the total compared with
+    the true sum, element by element, and handed on to the island's state.
     """
 
-    def __init__(self, ctx: AgentContext, weights: Weights, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        ctx: AgentContext,
+        weights: Weights,
+        state: State,
+        replay: Replay,
+        recorder: Recorder,
+    ) -> None:
         self._ctx = ctx
         self._weights = weights
+        self._state = state
+        self._replay = replay
         self._recorder = recorder
         self._kind = PacketType.AGG if ctx.plan.aggregation else PacketType.DATA
         self._event = Kind.AGGREGATE_IN if ctx.plan.aggregation else Kind.DATA_IN
@@ -181,9 +192,11 @@ class Collector:
             got.incomplete_blocks += count
             return
         total, truth = self._total[:count, :width], self._truth[:count, :width]
-        self._weights.fill(round_index, self._own_bit, block, total)
+        own_bit, weights = self._own_bit, self._weights
+        weights.fill(round_index, own_bit, self._state.table(round_index), block, total)
         total += values
-        self._weights.fill(round_index, mask | self._own_bit, block, truth)
+        self._state.take(round_index, block, total)
+        weights.fill(round_index, mask | own_bit, self._replay.total(round_index), block, truth)
         exact = int((total == truth).all(axis=1).sum())
         got.exact_blocks += exact
         got.wrong_blocks += count - exact

@@ -9,6 +9,7 @@ from agents.pacing import Burst, burst_schedule
 from agents.records import Kind, Recorder
 from agents.rounds import NEVER_NS
 from agents.sockets import BurstSender, interface_index
+from agents.state import State
 from agents.weights import Weights
 from agents.wire import PacketType, datagram_bytes
 from controller.plan import Stream
@@ -44,10 +45,13 @@ class Emitter:
         What left, by round.
     """
 
-    def __init__(self, ctx: AgentContext, weights: Weights, epoch: int, recorder: Recorder) -> None:
+    def __init__(
+        self, ctx: AgentContext, weights: Weights, state: State, epoch: int, recorder: Recorder
+    ) -> None:
         self.sent = [Sent() for _ in range(ctx.plan.rounds)]
         self._ctx = ctx
         self._weights = weights
+        self._state = state
         self._recorder = recorder
         self._own_bit = 1 << ctx.city
         interface = interface_index(f"{ctx.code}-i") if ctx.plan.multicast else None
@@ -112,7 +116,8 @@ class Emitter:
         """Build a burst; all copies of it are the same bytes."""
         last_elements = self._ctx.layout.elements_of(burst.block + burst.count - 1)
         payload = self._packer.payload[: burst.count]
-        self._weights.fill(self._round, self._own_bit, burst.block, payload)
+        table = self._state.table(self._round)
+        self._weights.fill(self._round, self._own_bit, table, burst.block, payload)
         self._packed = self._packer.seal(
             burst.count, burst.block, self._seq, since_start_ns // NS_PER_US, last_elements
         )

@@ -6,12 +6,14 @@ whichever comes first.
 
 import time
 
+from agents.averaging import Replay, start_tables
 from agents.collector import Collector
 from agents.context import NS_PER_MS, AgentContext, run_agent
 from agents.emitter import Emitter
 from agents.records import Recorder
 from agents.rounds import RoundWindow
 from agents.sockets import precise_timers, udp_counters
+from agents.state import SUFFIX, State
 from agents.weights import Weights
 
 ROLE = "island"
@@ -22,8 +24,9 @@ def run_island(ctx: AgentContext) -> int:
 
     The process must be in the island host's network namespace. It ends when all
     rounds are complete or at `AgentContext.deadline_ns`, and writes
-    ``island-<city>.bin`` (`agents.records`) and ``island-<city>.json``. Missing
-    or wrong sums are told there, not by the status.
+    ``island-<city>.bin`` (`agents.records`), ``island-<city>.state``
+    (`agents.state`) and ``island-<city>.json``. Missing or wrong sums are told
+    there, not by the status.
     """
     return run_agent(ROLE, ctx, lambda c: Island(c).run())
 
@@ -34,11 +37,14 @@ class Island:
     def __init__(self, ctx: AgentContext) -> None:
         self._ctx = ctx
         self._recorder = Recorder()
-        layout = ctx.layout
-        weights = Weights(ctx.seed, layout.blocks, layout.elements)
+        weights = Weights(ctx.seed, ctx.layout)
+        starts = start_tables(ctx.seed, len(ctx.plan.topology.codes), weights.shape)
+        self._file = (ctx.out_dir / f"{ROLE}-{ctx.code}{SUFFIX}").open("wb")
+        self._state = State(starts[ctx.city], 1 << ctx.city, ctx.expectations, weights, self._file)
+        replay = Replay(ctx.plan, ctx.city, starts)
         epoch = time.monotonic_ns() // NS_PER_MS & 0xFFFFFFFF
-        self._emitter = Emitter(ctx, weights, epoch, self._recorder)
-        self._collector = Collector(ctx, weights, self._recorder)
+        self._emitter = Emitter(ctx, weights, self._state, epoch, self._recorder)
+        self._collector = Collector(ctx, weights, self._state, replay, self._recorder)
         self._window = RoundWindow(ctx)
 
     def run(self) -> None:
@@ -72,9 +78,16 @@ class Island:
         ctx, emitter, collector = self._ctx, self._emitter, self._collector
         complete = emitter.done and collector.complete
         collector.close()
+        self._state.finish()
+        self._file.close()
         self._recorder.write(ctx.out_dir / f"{ROLE}-{ctx.code}.bin")
         rounds = [
-            {"round": k, **emitter.counters(k), **collector.counters(k)}
+            {
+                "round": k,
+                **emitter.counters(k),
+                **collector.counters(k),
+                "stale_rows": self._state.stale_rows[k],
+            }
             for k in range(ctx.plan.rounds)
         ]
         ctx.write_counters(

@@ -1,9 +1,10 @@
-"""Block contents that every process can work out for itself.
+"""From an island's parameter vector to the blocks of its stream, and back.
 
-A weight vector is far larger than what its checking needs: each island has a
-table of a few random blocks, repeated along the vector with another offset for
-every round and block. So a block is one addition, and the true sum of any set
-of contributors is one addition to the sum of their tables. Ours.
+A parameter vector is a table of a few blocks; a stream is far longer. So each
+table row is sent many times, and a number that every process can work out, new
+for every round and block, is added to it: no two datagrams are alike, a block
+costs one addition, and a sum is turned back into a sum of rows by subtracting
+the contributors' numbers. Ours.
 """
 
 from functools import lru_cache
@@ -11,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from agents.wire import MAX_SOURCES, Elements
+from agents.wire import MAX_SOURCES, Elements, StreamLayout
 
 TABLE_BLOCKS = 16
 TABLE_LIMIT = 1 << 24
@@ -21,7 +22,7 @@ ROUND_SHIFT = 4
 """Each round starts so many rows further on in the table."""
 CACHED_SETS = 32
 
-_TABLE_STREAM, _OFFSET_STREAM = 0, 1
+_OFFSET_STREAM = 1
 
 
 def contributors(bitmap: int) -> tuple[int, ...]:
@@ -29,67 +30,82 @@ def contributors(bitmap: int) -> tuple[int, ...]:
     return tuple(i for i in range(MAX_SOURCES) if bitmap >> i & 1)
 
 
+def table_shape(layout: StreamLayout) -> tuple[int, int]:
+    """Rows and elements of a parameter vector: every round sends each row in full."""
+    if layout.blocks == 1:
+        return 1, layout.last_elements
+    full = layout.blocks - (layout.last_elements < layout.elements)
+    return min(TABLE_BLOCKS, full), layout.elements
+
+
 class Weights:
-    """The weight vectors of all islands, for one run.
+    """The coding of parameter vectors into blocks, for one run.
 
     Parameters
     ----------
     seed
-        Another seed, other contents.
-    blocks, elements
-        Blocks of a vector, and elements of a full block.
+        Another seed, other numbers.
+    layout
+        How a stream is cut into blocks.
+
+    Attributes
+    ----------
+    shape
+        Rows and elements of a table, see `table_shape`.
     """
 
-    def __init__(self, seed: int, blocks: int, elements: int) -> None:
+    def __init__(self, seed: int, layout: StreamLayout) -> None:
+        self.shape = table_shape(layout)
         self._seed = seed
-        self._blocks = blocks
-        self._elements = elements
-        self._table_of = lru_cache(CACHED_SETS)(self._sum_tables)
+        self._blocks = layout.blocks
         self._offset_of = lru_cache(CACHED_SETS)(self._sum_offsets)
 
-    def fill(self, round_index: int, bitmap: int, block: int, out: Elements) -> None:
-        """Write the true sum of some islands' blocks (one bit: that island's own).
+    def fill(
+        self, round_index: int, bitmap: int, table: Elements, block: int, out: Elements
+    ) -> None:
+        """Write the blocks of some islands' sum (one bit: of one island alone).
 
         Parameters
         ----------
         round_index, bitmap
             The round, and the islands as a set of bits by city index.
+        table
+            Sum of their tables.
         block
             First block.
         out
             Where to, shape (count, n_elem): ``count`` consecutive blocks, cut
-            to their first ``n_elem`` elements.
+            to their first ``n_elem`` elements. What the table is too narrow
+            for, in a stream of one short block, is left as it is.
         """
-        table = self._table_of(bitmap)
+        rows = len(table)
         offsets = self._offset_of(round_index, bitmap)
         count, width = out.shape
         done = 0
         while done < count:
-            row = (block + done + ROUND_SHIFT * round_index) % TABLE_BLOCKS
-            step = min(count - done, TABLE_BLOCKS - row)
+            row = self.row(round_index, block + done)
+            step = min(count - done, rows - row)
             at = block + done
             np.add(
                 table[row : row + step, :width],
                 offsets[at : at + step, np.newaxis],
-                out=out[done : done + step],
+                out=out[done : done + step, : table.shape[1]],
             )
             done += step
 
-    def _sum_tables(self, bitmap: int) -> Elements:
-        """Sum of the tables of some islands, shape (TABLE_BLOCKS, elements)."""
-        total = np.zeros((TABLE_BLOCKS, self._elements), np.int32)
-        for island in contributors(bitmap):
-            generator = self._generator(_TABLE_STREAM, island)
-            total += generator.integers(-TABLE_LIMIT, TABLE_LIMIT, total.shape, np.int32)
-        return total
+    def row(self, round_index: int, block: int) -> int:
+        """Table row that a block carries."""
+        return (block + ROUND_SHIFT * round_index) % self.shape[0]
+
+    def offset(self, round_index: int, bitmap: int, block: int) -> int:
+        """What a block's sum over some islands holds beside the sum of their rows."""
+        return int(self._offset_of(round_index, bitmap)[block])
 
     def _sum_offsets(self, round_index: int, bitmap: int) -> npt.NDArray[np.int32]:
         """Sum of the block offsets of some islands in one round, shape (blocks,)."""
         total = np.zeros(self._blocks, np.int32)
         for island in contributors(bitmap):
-            generator = self._generator(_OFFSET_STREAM, island, round_index)
+            key = [self._seed, _OFFSET_STREAM, island, round_index]
+            generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
             total += generator.integers(-OFFSET_LIMIT, OFFSET_LIMIT, total.shape, np.int32)
         return total
-
-    def _generator(self, *key: int) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self._seed, *key])))

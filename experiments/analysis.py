@@ -9,13 +9,21 @@ import pandas as pd
 from agents.wire import Cause
 from controller.plan import Plan
 from experiments.accounting import count_legs, deliver, evictions, partial_sums
-from experiments.counters import drop_places, memory_capacity, memory_high_water, sum_checks
+from experiments.counters import (
+    drop_places,
+    memory_capacity,
+    memory_high_water,
+    stale_rows,
+    sum_checks,
+)
+from experiments.decay import Decay, measure_decay
 from experiments.events import stream_table, write_tables
 from experiments.network_record import NetworkRecord
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.rundata import RunData, load_run
 from experiments.verdict import (
     RoundTime,
+    check_decay,
     check_links,
     check_losses,
     check_network,
@@ -50,15 +58,17 @@ def analyse_run(run_dir: Path) -> dict[str, Any]:
     """
     run = load_run(run_dir)
     streams = stream_table(run.trace, run.plan, run.block_bytes())
+    decay = measure_decay(run.states, run.plan)
     write_tables(run_dir / "events", run.trace, streams, run.network, run.plan)
-    summary = summarise(run, streams)
+    decay.table().to_parquet(run_dir / "events" / "survival.parquet", index=False)
+    summary = summarise(run, streams, decay)
     write_json(run_dir / "summary.json", summary)
     amend_manifest(run_dir, verdict=summary["verdict"])
     give_to_caller(run_dir)
     return summary
 
 
-def summarise(run: RunData, streams: pd.DataFrame) -> dict[str, Any]:
+def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, Any]:
     """Put the measured beside the planned, and judge; see `analyse_run`."""
     plan, network = run.plan, run.network
     blocks = run.layout.blocks
@@ -67,12 +77,14 @@ def summarise(run: RunData, streams: pd.DataFrame) -> dict[str, Any]:
     legs = count_legs(run.trace, plan)
     sums = sum_checks(run)
     partial = partial_sums(run.trace, plan)
+    stale = stale_rows(run)
     drops = drop_places(run)
     links = link_loads(network, plan)
     findings = [
         *check_plan(plan),
         *check_times(times, plan, _tolerance_percent(run.run_dir)),
-        *check_sums(sums, delivery, partial, plan),
+        *check_sums(sums, delivery, partial, stale, plan),
+        *check_decay(decay, stale, plan),
         *check_losses(legs.lost, drops, plan),
         *check_network(network, plan, run.runtime.clock),
         *check_links(links, plan),
@@ -104,6 +116,7 @@ def summarise(run: RunData, streams: pd.DataFrame) -> dict[str, Any]:
             for t in times
         ],
         "a_rms": plan.prediction.a_rms,
+        **_decay_entries(decay, stale),
         "objective_ms": _objective(t_measured_ms, plan.prediction.a_rms),
         "objective_planned_ms": plan.prediction.objective_ms,
         "sums_exact": sums.all_exact and delivery.missing == 0,
@@ -181,6 +194,20 @@ def link_loads(network: NetworkRecord, plan: Plan) -> list[dict[str, Any]]:
             }
         )
     return loads
+
+
+def _decay_entries(decay: Decay, stale: dict[str, int]) -> dict[str, Any]:
+    """What the summary says of the disagreement; the rest is in ``events/survival.parquet``."""
+    return {
+        "a_rms_measured": decay.lifetime,
+        "a_rms_tail": decay.tail,
+        "survival_planned": decay.planned.tolist(),
+        "survival_measured": decay.measured.tolist(),
+        "survival_error_max": decay.error,
+        "state_error_max": float(decay.deviation.max()),
+        "state_error_bound": float(decay.bound.max()),
+        "stale_rows": sum(stale.values()),
+    }
 
 
 def _tolerance_percent(run_dir: Path) -> float:

@@ -79,6 +79,15 @@ def sum_checks(run: RunData) -> SumChecks:
     return SumChecks(expected, exact, wrong)
 
 
+def stale_rows(run: RunData) -> dict[str, int]:
+    """Count the rows of its parameter vector that each island could not average in time."""
+    stale = {
+        code: sum(_entry(r, "stale_rows", f"island {code}") for r in counted["rounds"])
+        for code, counted in run.counters["island"].items()
+    }
+    return {code: count for code, count in stale.items() if count}
+
+
 def _entry(counted: dict[str, Any], key: str, node: str) -> Any:
     """An entry that every agent of this role writes; its absence is an error, not a zero."""
     if key not in counted:

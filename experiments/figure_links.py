@@ -19,6 +19,9 @@ _LINK_FIELDS = (
 _GONE = 0.005
 """Error at which a survival curve may end."""
 _MAX_ROUNDS_SHOWN = 24
+_TAIL_SHOWN = 1e-3
+_PHASES_DIFFER = 1e-6
+"""Difference from which on the curve depends visibly on the round it starts with."""
 
 
 def draw_links(plots_dir: Path, plan: Plan, summary: dict[str, Any]) -> list[Path]:
@@ -70,27 +73,46 @@ def draw_links(plots_dir: Path, plan: Plan, summary: dict[str, Any]) -> list[Pat
 
 
 def draw_survival(plots_dir: Path, plan: Plan, summary: dict[str, Any]) -> list[Path]:
-    """Draw S(k): the share of a disagreement that is left after k rounds; A is its area."""
-    prediction = plan.prediction
-    curve = list(prediction.survival)
+    """Draw S(k), planned and measured: the share of a disagreement left after k rounds."""
+    measured = summary["survival_measured"]
+    curve = list(plan.prediction.survival)
+    curve += [0.0] * (len(measured) - len(curve))
     end = next((k for k, s in enumerate(curve) if s < _GONE), len(curve) - 1)
-    curve = curve[: min(end, _MAX_ROUNDS_SHOWN) + 1]
-    rounds = range(len(curve))
-    if prediction.a_rms is None:
-        title = "never dies out: A is infinite"
-    else:
-        title = f"A = Σ S(k) = {prediction.a_rms:.3g} rounds"
-        if summary["objective_ms"] is not None:
-            title += f";  measured T (A + ½) = {summary['objective_ms']:.0f} ms"
+    shown = min(max(end, len(measured) - 1), _MAX_ROUNDS_SHOWN) + 1
+    curve, measured = curve[:shown], measured[:shown]
     figure = new_figure(6.4, 3.6, f"{plan.schedule}: how long a disagreement survives")
     axis = figure.subplots()
+    rounds = range(shown)
     axis.bar(rounds, curve, width=1.0, align="edge", color=colour(0), alpha=0.25, linewidth=0)
-    axis.plot(rounds, curve, "o-", color=colour(0), markersize=4.5, linewidth=1.4)
+    axis.plot(rounds, curve, color=colour(0), linewidth=1.4, label="planned")
+    own = summary["survival_planned"][:shown]
+    if max(abs(a - b) for a, b in zip(own, curve, strict=False)) > _PHASES_DIFFER:
+        axis.plot(own, "--", color=PLANNED, linewidth=0.9, label="planned, from this first round")
+    axis.plot(measured, "o", color=colour(1), markersize=5, label="measured", clip_on=False)
     axis.set_ylim(0, 1.08)
-    axis.set_xlim(0, max(len(curve) - 0.5, 2))
+    axis.set_xlim(0, max(shown - 0.5, 2))
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    tidy(axis, xlabel="rounds k", ylabel="S(k), RMS disagreement left", title=title)
+    axis.legend(fontsize=8, frameon=False)
+    tidy(
+        axis,
+        xlabel="rounds k",
+        ylabel="S(k), RMS disagreement left",
+        title=_survival_title(plan, summary),
+    )
+    rows = [[k, s, measured[k] if k < len(measured) else ""] for k, s in enumerate(curve)]
     return [
         save(figure, plots_dir / "survival.png"),
-        save_table(plots_dir / "survival.csv", ("k", "survival"), list(enumerate(curve))),
+        save_table(plots_dir / "survival.csv", ("k", "planned", "measured"), rows),
     ]
+
+
+def _survival_title(plan: Plan, summary: dict[str, Any]) -> str:
+    lifetime, measured = plan.prediction.a_rms, summary["a_rms_measured"]
+    if lifetime is None or measured is None:
+        return "never dies out: A is infinite"
+    title = f"A = Σ S(k) = {measured:.3f} (planned {lifetime:.3f}"
+    seen = measured - summary["a_rms_tail"]
+    title += f", {seen:.3f} seen)" if measured - seen > _TAIL_SHOWN else ")"
+    if summary["objective_ms"] is not None:
+        title += f";  measured T (A + ½) = {summary['objective_ms']:.0f} ms"
+    return title

@@ -13,6 +13,8 @@ from experiments.units import format_bytes
 _VERDICT_STYLE = {"PASS": "bold green", "DEGRADED": "bold yellow", "FAIL": "bold red"}
 _ON_OFF = {True: "on", False: "off"}
 _CITIES_PER_LINE = 3
+_TAIL_SHOWN = 1e-3
+"""Share of A, not seen by the run, from which on it is told."""
 _BASIC = (
     "schedule",
     "clock",
@@ -135,7 +137,8 @@ def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [
         ("T", f"{summary['t_planned_ms']:.2f} ms", measured),
         ("difference", "", "–" if error is None else f"{error:+.3f} %"),
-        ("A (rms)", _number(summary["a_rms"], "never agrees", ""), ""),
+        ("A (rms)", _number(summary["a_rms"], "never agrees", ""), _lifetime(summary)),
+        *_survival_rows(summary),
         (
             "T (A + ½)",
             _number(summary["objective_planned_ms"], "infinite", " ms"),
@@ -157,6 +160,24 @@ def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         ("largest RTT error", "", _number(summary["rtt_max_error_us"], "–", " µs")),
         ("network up", "", f"{summary['network_up_wall_s']:.1f} s wall"),
         ("whole run", "", _number(summary["wall_s"], "–", " s wall")),
+    ]
+
+
+def _lifetime(summary: dict[str, Any]) -> str:
+    """A as measured; where the run ended before the disagreement did, how much of it was seen."""
+    lifetime, tail = summary["a_rms_measured"], summary["a_rms_tail"]
+    text = _number(lifetime, "never agrees", "")
+    if lifetime is not None and tail > _TAIL_SHOWN * lifetime:
+        text += f" ({lifetime - tail:.2f} seen)"
+    return text
+
+
+def _survival_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The last point of the survival curve, and its largest error."""
+    planned, measured = summary["survival_planned"], summary["survival_measured"]
+    return [
+        (f"S({len(measured) - 1})", f"{planned[-1]:.5f}", f"{measured[-1]:.5f}"),
+        ("largest error of S", "", f"{summary['survival_error_max']:.1e}"),
     ]
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from agents.state import SUFFIX, read_states
+from agents.weights import table_shape
 from agents.wire import StreamLayout, stream_layout, wire_bytes
 from controller.plan import Plan, read_plan
 from experiments.events import ROLES, Trace, node_name, read_trace
@@ -17,7 +19,11 @@ from experiments.runtime import Runtime, read_runtime
 
 @dataclass(frozen=True)
 class RunData:
-    """The files of a run. ``counters`` is by role, then by city code."""
+    """The files of a run.
+
+    ``counters`` is by role, then by city code; ``states`` holds every island's
+    parameter vectors, shape (rounds + 1, elements), by city index.
+    """
 
     run_dir: Path
     plan: Plan
@@ -26,6 +32,7 @@ class RunData:
     trace: Trace
     layout: StreamLayout
     counters: dict[str, dict[str, dict[str, Any]]]
+    states: tuple[npt.NDArray[np.int32], ...]
 
     def block_bytes(self) -> npt.NDArray[np.int64]:
         """Bytes on the wire of each block of a stream, shape (blocks,), scaled."""
@@ -46,13 +53,15 @@ def load_run(run_dir: Path) -> RunData:
     runtime = read_runtime(run_dir / "runtime.json")
     raw = run_dir / "raw"
     roles = ROLES if plan.aggregation else ROLES[:1]
+    layout = stream_layout(plan.payload_bytes / plan.scale, runtime.mtu_bytes)
+    shape = table_shape(layout)
     return RunData(
         run_dir=run_dir,
         plan=plan,
         runtime=runtime,
         network=read_network(raw / "network.json"),
         trace=read_trace(raw, plan.topology, aggregation=plan.aggregation),
-        layout=stream_layout(plan.payload_bytes / plan.scale, runtime.mtu_bytes),
+        layout=layout,
         counters={
             role: {
                 code: read_json(raw / f"{node_name(role, code)}.json")
@@ -60,4 +69,8 @@ def load_run(run_dir: Path) -> RunData:
             }
             for role in roles
         },
+        states=tuple(
+            read_states(raw / f"{node_name(ROLES[0], code)}{SUFFIX}", shape, plan.rounds)
+            for code in plan.topology.codes
+        ),
     )

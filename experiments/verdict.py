@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from controller.plan import Plan
 from experiments.accounting import Delivery
 from experiments.counters import SumChecks
+from experiments.decay import Decay
 from experiments.network_record import NetworkRecord, QdiscRecord
 from experiments.units import format_bytes
 
@@ -77,12 +80,17 @@ def check_times(times: Sequence[RoundTime], plan: Plan, tolerance_percent: float
     return findings
 
 
-def check_sums(sums: SumChecks, delivery: Delivery, partial: int, plan: Plan) -> list[Finding]:
+def check_sums(
+    sums: SumChecks, delivery: Delivery, partial: int, stale: dict[str, int], plan: Plan
+) -> list[Finding]:
     """Check that every island holds the true sum of every block."""
-    # What never came is the expected price of a forced run; a wrong sum never is.
+    # What never came is the expected price of a forced run; a wrong sum is not,
+    # unless somebody had to send an old state.
     price: Level = "FAIL" if plan.feasible else "DEGRADED"
+    behind = f"parameter rows kept an older state, their sums were late ({', '.join(stale)})"
     faults: tuple[tuple[int, Level, str], ...] = (
-        (sums.wrong, "FAIL", "block sums are wrong"),
+        (sum(stale.values()), price, behind),
+        (sums.wrong, price if stale else "FAIL", "block sums are wrong"),
         (sums.incomplete, price, "block sums were never complete"),
         (delivery.missing, price, "contributions never reached their island"),
         (delivery.foreign, "FAIL", "contributions came from outside the clique"),
@@ -90,6 +98,19 @@ def check_sums(sums: SumChecks, delivery: Delivery, partial: int, plan: Plan) ->
         (partial, "DEGRADED", "blocks left an aggregator as partial sums"),
     )
     return [Finding(level, f"{count} {what}") for count, level, what in faults if count]
+
+
+def check_decay(decay: Decay, stale: dict[str, int], plan: Plan) -> list[Finding]:
+    """Compare the islands' parameter vectors with exact averaging of their start vectors."""
+    over = decay.deviation > decay.bound
+    if not over.any():
+        return []
+    k = int(np.argmax(over))
+    text = (
+        f"after {k} rounds the parameter vectors are {decay.deviation[k]:.3g} of their start "
+        f"away from exact averages, rounding explains {decay.bound[k]:.3g}"
+    )
+    return [Finding("DEGRADED" if stale and not plan.feasible else "FAIL", text)]
 
 
 def check_losses(lost: int, drops: dict[str, int], plan: Plan) -> list[Finding]:

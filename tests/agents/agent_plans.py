@@ -76,3 +76,10 @@ def make_plan(
         unicast={},
         prediction=prediction,
     )
+
+
+def rotating_plan(*rounds: tuple[tuple[str, ...], ...], count: int = 0) -> Plan:
+    """Cliques round by round on four cities; streams do not matter here."""
+    plan = make_plan(codes=("nyc", "lon", "tyo", "sin"), rounds=count or len(rounds))
+    period = tuple(plan.period[0].model_copy(update={"cliques": cliques}) for cliques in rounds)
+    return plan.model_copy(update={"period": period})

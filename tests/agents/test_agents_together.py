@@ -9,7 +9,10 @@ import pytest
 from agent_plans import CODES, make_plan
 from agent_processes import Processes, run_all
 
+from agents.averaging import Replay, start_tables
 from agents.records import Kind, read_events
+from agents.state import read_states
+from agents.weights import table_shape
 from agents.wire import stream_layout
 
 BLOCKS = 10.5
@@ -66,6 +69,27 @@ def test_without_aggregation_every_stream_comes_in(processes: Processes, tmp_pat
             assert mine["ingress_bytes"] == mine["egress_bytes"]
 
 
+@pytest.mark.parametrize("aggregation", [True, False])
+def test_the_islands_average_what_they_receive(
+    processes: Processes, tmp_path: Path, aggregation: bool
+) -> None:
+    plan = make_plan(
+        blocks=BLOCKS, rounds=3, interval_ms=200, rate_gbps=0.1, aggregation=aggregation
+    )
+    counters = run_all(processes, plan, tmp_path)
+    shape = table_shape(stream_layout(plan.payload_bytes, 9000))
+    replay = Replay(plan, 0, start_tables(1, len(CODES), shape))
+    states = [read_states(tmp_path / f"island-{code}.state", shape, 3) for code in CODES]
+    for k in range(4):
+        for mine, true in zip(states, replay.tables, strict=True):
+            np.testing.assert_array_equal(mine[k], true.ravel())
+        replay.step()
+    assert (states[0][0] != states[1][0]).any()
+    np.testing.assert_array_equal(states[0][1], states[1][1])
+    for code in CODES:
+        assert [r["stale_rows"] for r in counters[f"island-{code}"]["rounds"]] == [0, 0, 0]
+
+
 def test_records_tell_every_block_once(processes: Processes, tmp_path: Path) -> None:
     plan = make_plan(blocks=BLOCKS, rate_gbps=0.1, offsets_ms=(5, 0, 0))
     run_all(processes, plan, tmp_path)
@@ -89,8 +113,8 @@ def test_records_tell_every_block_once(processes: Processes, tmp_path: Path) -> 
 def test_a_memory_that_is_too_small_gives_partial_sums_that_add_up(
     processes: Processes, tmp_path: Path
 ) -> None:
-    # nyc starts 20 ms late, and the others' edges hold only one burst of each stream
-    plan = make_plan(blocks=60, memory_bytes=0, rate_gbps=0.2, offsets_ms=(20, 0, 0))
+    # nyc starts when the others have sent all; their edges hold one burst of each stream
+    plan = make_plan(blocks=60, memory_bytes=0, rate_gbps=0.2, offsets_ms=(40, 0, 0))
     counters = run_all(processes, plan, tmp_path, fifo_datagrams=4)
     for code in ("lon", "tyo"):
         edge, mine = counters[f"aggregator-{code}"], counters[f"island-{code}"]["rounds"][0]
@@ -118,6 +142,8 @@ def test_a_silent_sender_ends_in_counters_not_in_a_hang(
     assert mine["incomplete_blocks"] == mine["missing_contributions"] == 11
     edge = counters["aggregator-nyc"]
     assert edge["emitted_blocks"] == {"timeout": 11}
+    assert mine["stale_rows"] == 10
+    assert counters["island-tyo"]["rounds"][0]["stale_rows"] == 0
     assert edge["rounds"][0]["missing_contributions"] == 11
     assert counters["island-tyo"]["rounds"][0]["exact_blocks"] == 11
     assert counters["island-tyo"]["rounds"][0]["datagrams_out"] == 0

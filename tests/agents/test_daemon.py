@@ -14,13 +14,26 @@ from agent_plans import make_plan
 from agent_processes import LoopbackAddressing, Processes, context
 
 from agents.aggregator.daemon import run_aggregator
+from agents.averaging import start_tables
 from agents.bursts import Packer, Run, parse, runs
 from agents.context import AgentContext
 from agents.island import run_island
-from agents.weights import Weights
-from agents.wire import Cause, PacketType, datagram_bytes
+from agents.weights import Weights, contributors
+from agents.wire import Cause, Elements, PacketType, StreamLayout, datagram_bytes
 
 NYC, LON, TYO = 0, 1, 2
+
+
+class Contents:
+    """What the islands send in round 0."""
+
+    def __init__(self, blocks: int) -> None:
+        self._weights = Weights(1, StreamLayout(blocks, 2048, 2048))
+        self._tables = start_tables(1, 3, self._weights.shape)
+
+    def fill(self, bitmap: int, block: int, out: Elements) -> None:
+        table = sum(self._tables[i] for i in contributors(bitmap))
+        self._weights.fill(0, bitmap, table, block, out)
 
 
 class Bench:
@@ -35,7 +48,7 @@ class Bench:
         self._island.bind(self.ctx.addresses.island(NYC))
         self._island.settimeout(5)
         self._sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._weights = Weights(1, 21, 2048)  # one block more than the run has
+        self._contents = Contents(21)  # one block more than the run has
         self._pid = processes.start(run_aggregator, self.ctx)
         self._wait_until_bound()
 
@@ -57,7 +70,7 @@ class Bench:
             **changes,
         }
         packer = Packer(1, 2048, kind=fields["kind"], job_id=fields["job_id"], epoch=1, src=src)
-        self._weights.fill(0, 1 << src, min(block, 20), packer.payload)
+        self._contents.fill(1 << src, min(block, 20), packer.payload)
         packer.address(
             round_index=fields["round_index"], clique=fields["clique"], bitmap=fields["bitmap"]
         )
@@ -82,7 +95,7 @@ class Bench:
 
     def truth(self, bitmap: int, block: int) -> np.ndarray:
         out = np.zeros((1, 2048), np.int32)
-        self._weights.fill(0, bitmap, block, out)
+        self._contents.fill(bitmap, block, out)
         return out
 
     def stop(self) -> dict[str, Any]:
@@ -188,7 +201,7 @@ def test_a_wrong_sum_is_found_by_the_island(processes: Processes, tmp_path: Path
     ctx = context(plan, NYC, tmp_path, time.monotonic_ns() + 100_000_000)
     pid = processes.start(run_island, ctx)
     packer = Packer(2, 2048, kind=PacketType.AGG, job_id=ctx.job_id, epoch=1, src=NYC)
-    Weights(1, 2, 2048).fill(0, 0b110, 0, packer.payload)
+    Contents(2).fill(0b110, 0, packer.payload)
     packer.payload[1, 77] += 1
     packer.address(round_index=0, clique=0, bitmap=0b110, cause=Cause.COMPLETE)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

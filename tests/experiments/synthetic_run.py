@@ -4,7 +4,9 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agents.averaging import Replay, start_tables
 from agents.records import Kind, Recorder
+from agents.weights import table_shape
 from agents.wire import Cause, stream_layout, wire_bytes
 from controller.plan import Plan
 from controller.planner import make_plan
@@ -31,6 +33,10 @@ class Faults:
     qdisc: dict[str, dict[str, object]] = field(default_factory=dict)
     """Interface to the entries of its record that differ."""
     rtt_error_us: float = 0.0
+    states: dict[tuple[int, str], int] = field(default_factory=dict)
+    """(Rounds done, city) to what is added to each element of its vector at that time."""
+    stale: dict[tuple[int, str], int] = field(default_factory=dict)
+    """(Round, city) to rows that were not averaged."""
 
 
 def triangle_topology() -> Topology:
@@ -123,6 +129,19 @@ class _Network:
                 events.write(raw / f"{role}-{code}.bin")
                 (raw / f"{role}-{code}.json").write_text(json.dumps(self._counters(role, code)))
         (raw / "network.json").write_text(json.dumps(self._network_json()))
+        self._write_states(raw)
+
+    def _write_states(self, raw: Path) -> None:
+        starts = start_tables(1, len(self.codes), table_shape(self.layout))
+        replay = Replay(self.plan, 0, starts)
+        files = {code: (raw / f"island-{code}.state").open("wb") for code in self.codes}
+        for k in range(self.plan.rounds + 1):
+            for code, table in zip(self.codes, replay.tables, strict=True):
+                files[code].write((table + self.faults.states.get((k, code), 0)).tobytes())
+            if k < self.plan.rounds:
+                replay.step()
+        for file in files.values():
+            file.close()
 
     def _bursts(self, sender: str, k: int) -> list[tuple[int, int, float]]:
         """(first block, count, time at which its last byte has left, ms into the round)."""
@@ -230,6 +249,7 @@ class _Network:
             "expected_blocks": expected,
             "exact_blocks": expected - wrong - incomplete,
             "wrong_blocks": wrong,
+            "stale_rows": self.faults.stale.get((k, code), 0),
         }
 
     def _network_json(self) -> dict:

@@ -235,6 +235,8 @@ def test_events_of_equal_time_have_a_fixed_order(tmp_path):
         ("raw/island-bbb.bin", None, "cannot read"),
         ("raw/island-bbb.bin", b"123", "cut off"),
         ("raw/island-bbb.json", b'{"role": "island"}', 'lack "'),
+        ("raw/island-bbb.state", None, "cannot read"),
+        ("raw/island-bbb.state", b"123", "cut off"),
         ("raw/network.json", None, "cannot read"),
         ("raw/network.json", b'{"rtt": []}', "network_up"),
         ("plan.json", b"{}", "plan.json"),

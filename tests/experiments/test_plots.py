@@ -30,7 +30,10 @@ def test_every_figure_is_drawn_from_files_and_comes_out_the_same_again(tmp_path)
     for raw in (run_dir / "raw").iterdir():
         raw.unlink()
     assert drawn(run_dir) == first
-    assert first["survival.csv"].decode().splitlines()[:2] == ["k,survival", "0,1.0"]
+    assert first["survival.csv"].decode().splitlines()[:2] == [
+        "k,planned,measured",
+        "0,1.0,1.0",
+    ]
 
 
 def test_plots_before_analysis_say_what_to_do(tmp_path):
