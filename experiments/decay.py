@@ -95,12 +95,12 @@ def measure_decay(states: Sequence[npt.NDArray[np.int32]], plan: Plan) -> Decay:
     start = _spread(exact)
     if start == 0:
         raise InputError("all islands start from the same parameter vector")
-    product = np.eye(count)
+    product, shares = np.eye(count), np.full(count, 1 / count)
     measured, planned, deviation = [], [], []
     for k in range(plan.rounds + 1):
         vectors = _vectors(states, k)
         measured.append(_spread(vectors) / start)
-        planned.append(round(NORMS["rms"](product), _DIGITS))
+        planned.append(round(NORMS["rms"](product, shares), _DIGITS))
         deviation.append(_spread(vectors - exact) / start)
         exact = matrices[k % len(matrices)] @ exact
         product = matrices[k % len(matrices)] @ product
