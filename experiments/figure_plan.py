@@ -80,7 +80,7 @@ def _stream(axis: Axes, stream: Stream, row: int, fastest_gbps: float) -> None:
     )
     axis.text(
         stream.offset_ms + stream.duration_ms / 2,
-        row,
+        bottom - height / 2,
         f"{stream.rate_gbps:.3g} Gbit/s",
         fontsize=6.5,
         color="white",

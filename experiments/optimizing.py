@@ -78,6 +78,20 @@ def plan_settings() -> dict[str, object]:
     return {"rates": "per-stream"} if "rates" in key_names() else {}
 
 
+def check_search(config: ExperimentConfig, budget_s: float) -> None:
+    """Refuse what cannot be searched for.
+
+    Raises
+    ------
+    InputError
+        The config turns multicast or aggregation off, or the budget is not above 0.
+    """
+    if not (config.multicast and config.aggregation):
+        raise InputError("the optimiser plans with multicast and aggregation: leave both on")
+    if not 0 < budget_s < float("inf"):
+        raise InputError(f'BUDGET: "{budget_s:g}" is not valid: write seconds, above 0')
+
+
 def find_best(
     config: ExperimentConfig, *, budget_s: float, tick: Callable[[str], None]
 ) -> Optimised:
@@ -95,16 +109,13 @@ def find_best(
     Raises
     ------
     InputError
-        The config turns multicast or aggregation off, or the budget is not above 0.
+        See `check_search`.
     InfeasibleError
         No schedule is feasible.
     CliquenetError
         This clone has no optimiser.
     """
-    if not (config.multicast and config.aggregation):
-        raise InputError("the optimiser plans with multicast and aggregation: leave both on")
-    if not 0 < budget_s < float("inf"):
-        raise InputError(f'BUDGET: "{budget_s:g}" is not valid: write seconds, above 0')
+    check_search(config, budget_s)
     if not optimiser_available():
         raise CliquenetError(f"this clone has no optimiser ({_MODULE}): update it")
     optimizer = importlib.import_module(_MODULE)

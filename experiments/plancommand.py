@@ -12,7 +12,7 @@ from experiments.comparison.compare import Comparison, Request, compare
 from experiments.comparison.tables import print_rows
 from experiments.config import ExperimentConfig, run_prefix
 from experiments.optimizefiles import OPTIMIZED, optimised_object, write_optimised
-from experiments.optimizing import find_best
+from experiments.optimizing import check_search, find_best
 from experiments.planfiles import PLANS, write_plan_files
 from experiments.planjson import plan_object
 from experiments.planning import plan_experiment
@@ -57,6 +57,7 @@ def optimise_and_show(
     InfeasibleError
         No schedule is feasible; with ``as_json`` after an object has been printed that says so.
     """
+    check_search(config, budget_s)
     memory = format_bytes(config.memory_bytes)
     try:
         with termination_interrupts(), Step(f"searching the best schedule for {memory}") as step:

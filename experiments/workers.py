@@ -70,7 +70,7 @@ def run_tasks(
     workers
         Processes; as many as there are processors by default.
     tick
-        Called while tasks run, with the last that any of them said.
+        Called while tasks run, with how many are done and what the others said last.
 
     Raises
     ------
@@ -97,7 +97,8 @@ def run_tasks(
                 said.pop(number, None)
                 idle.append(number)
                 yield Outcome(running.pop(number), *answer)
-            tick("; ".join(said[number] for number in sorted(said)))
+            done = len(tasks) - len(waiting) - len(running)
+            tick("; ".join([f"{done} of {len(tasks)}", *(said[n] for n in sorted(said))]))
 
 
 def _ready(started: Sequence[_Worker], running: dict[int, int]) -> list[int]:

@@ -33,7 +33,8 @@ def draw_memory_line(folder: Path, points: Sequence[Point]) -> list[Path]:
         tidy(upper, xlabel="", ylabel="T in ms", title=f"trees: {family}")
         tidy(lower, xlabel="memory of each edge device", ylabel="T (A + ½) in ms")
         _memory_ticks(lower, [point.memory_bytes for point in mine])
-    axes[0].legend(fontsize=8, frameon=False)
+    if axes[0].lines:
+        axes[0].legend(fontsize=8, frameon=False)
     return [save(figure, folder / "memory.png"), _table(folder / "memory.csv", points)]
 
 

@@ -87,7 +87,7 @@ def measure_cases(
     tasks: list[Task[dict[str, Any]]] = [
         partial(_measure, cases[index].config, results_dir, force) for index in todo
     ]
-    for done, outcome in enumerate(run_tasks(tasks, workers=workers, tick=tick), 1):
+    for outcome in run_tasks(tasks, workers=workers, tick=tick):
         index = todo[outcome.index]
         rows[index] = make_row(
             cases[index],
@@ -96,7 +96,6 @@ def measure_cases(
             source="ran" if outcome.value is not None else "failed",
             error=outcome.error,
         )
-        tick(f"{done} of {len(todo)} runs done")
     return [rows[index] for index in range(len(cases))]
 
 

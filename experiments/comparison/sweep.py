@@ -11,6 +11,7 @@ from experiments.config import NAMED_SCHEDULES, ExperimentConfig
 from experiments.planjson import memory_needed_bytes
 from experiments.planning import plan_experiment
 from experiments.workers import Task, Tick, run_tasks
+from testbed.errors import CliquenetError
 
 PAPER_TREES = "shortest-path"
 # More than this times the T that ample memory gives, and a schedule is out of the question.
@@ -81,6 +82,11 @@ def sweep(
         Processes; one per processor by default.
     tick
         Called with how far it is.
+
+    Raises
+    ------
+    CliquenetError
+        A point cannot be planned.
     """
     tasks: list[Task[list[Point]]] = []
     for payload_bytes in grid.payloads_bytes:
@@ -90,11 +96,10 @@ def sweep(
                 config = base.model_copy(update=changes)
                 tasks.append(partial(plan_column, config, grid.memories_bytes))
     points: list[Point] = []
-    for done, outcome in enumerate(run_tasks(tasks, workers=workers, tick=tick), 1):
+    for outcome in run_tasks(tasks, workers=workers, tick=tick):
         if outcome.value is None:
-            raise RuntimeError(outcome.error)
+            raise CliquenetError(outcome.error)
         points += outcome.value
-        tick(f"{done} of {len(tasks)} columns")
     return sorted(points, key=lambda p: (p.trees, p.schedule, p.payload_bytes, p.memory_bytes))
 
 

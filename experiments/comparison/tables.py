@@ -4,6 +4,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -11,7 +12,7 @@ from experiments.comparison.rows import FIELDS, Row
 from experiments.units import format_bytes
 
 _ON_OFF = {True: "on", False: "off"}
-_TEXT_COLUMNS = ("schedule", "verdict", "busiest link")
+_TEXT_COLUMNS = ("schedule", "off", "verdict", "busiest link")
 _VERDICT_STYLE = {"PASS": "green", "DEGRADED": "yellow", "FAIL": "bold red", "ERROR": "bold red"}
 
 
@@ -35,18 +36,36 @@ def cells(row: Row) -> dict[str, str]:
     }
 
 
+def brief_cells(row: Row) -> dict[str, str]:
+    """The cells that fit a terminal of 80 columns; the files have them all."""
+    full = cells(row)
+    off = {(True, True): "", (False, True): "multicast", (True, False): "sums"}
+    return {
+        "schedule": "optimised" if row.group == "optimised" else row.schedule,
+        "memory": full["memory"],
+        "off": off.get((row.multicast, row.aggregation), "both"),
+        "planned": f"{row.t_planned_ms:.1f}" if row.feasible else "–",
+        "measured": full["T measured ms"],
+        "error %": full["error %"],
+        "A": full["A"],
+        "T (A + ½)": _objective(row),
+        "streams": str(row.busiest_link_streams),
+        "verdict": row.verdict if row.feasible else "infeasible",
+    }
+
+
 def print_rows(rows: Sequence[Row], title: str, console: Console | None = None) -> None:
-    """Print the table, and below it why rows have no measured figures."""
+    """Print the table in brief, and below it why rows have no measured figures."""
     console = console or Console(highlight=False)
-    table = Table(title=title, title_justify="left", padding=(0, 0))
-    for heading in cells(rows[0]):
-        table.add_column(heading, justify="left" if heading in _TEXT_COLUMNS else "right")
+    table = Table(title=f"{title}; times in ms", title_justify="left", box=box.SIMPLE, padding=0)
+    for heading in brief_cells(rows[0]):
+        table.add_column(f" {heading}", justify="left" if heading in _TEXT_COLUMNS else "right")
     group = rows[0].group
     for row in rows:
         if row.group != group:
             table.add_section()
             group = row.group
-        texts = list(cells(row).values())
+        texts = [f" {text}" for text in brief_cells(row).values()]
         style = _VERDICT_STYLE.get(row.verdict, "dim")
         table.add_row(*texts[:-1], f"[{style}]{texts[-1]}[/]")
     console.print(table)
