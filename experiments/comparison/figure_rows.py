@@ -32,6 +32,7 @@ def draw_objectives(folder: Path, rows: Sequence[Row]) -> Path:
         x = names.index(_family(row)) - 0.4 + width * (index + 0.5)
         _bar(axis, row, x, width, colour(index), top)
     axis.set_xticks(range(len(names)), names)
+    axis.set_xlim(-0.55, len(names) - 0.45)
     axis.set_ylim(0, 1.15 * top)
     tidy(axis, xlabel="", ylabel="T (A + ½) in ms")
     axis.grid(visible=False, axis="x")
@@ -83,7 +84,7 @@ def _bar(axis: Axes, row: Row, x: float, width: float, tint: str, top: float) ->
     if not height:
         absent = "∞" if row.a_rms is None and row.feasible else "infeasible"
         axis.text(
-            x, 0.01 * top, absent, rotation=0 if absent == "∞" else 90, fontsize=8, color=tint,
+            x, 0.01 * top, absent, rotation=0 if absent == "∞" else 90, fontsize=10, color=tint,
             ha="center", va="bottom",
         )  # fmt: skip
         return

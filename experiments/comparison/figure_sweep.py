@@ -6,7 +6,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
-from experiments.comparison.sweep import Point, best_of, transition
+from experiments.comparison.sweep import PAPER_TREES, Point, best_of, transition
 from experiments.config import NAMED_SCHEDULES
 from experiments.figures import FAINT, INK, colour, new_figure, panels, save, save_table, tidy
 from experiments.units import format_bytes
@@ -21,7 +21,10 @@ def draw_memory_line(folder: Path, points: Sequence[Point]) -> list[Path]:
     families = list(dict.fromkeys(point.trees for point in points))
     payload = format_bytes(points[0].payload_bytes, 3)
     figure = new_figure(
-        6.2 * len(families), 7.0, f"T and T (A + ½) against memory, payload {payload} (planned)"
+        6.2 * len(families),
+        7.0,
+        f"T and T (A + ½) against memory, payload {payload}, planned\n"
+        "lines end where a schedule is infeasible or three times slower",
     )
     axes = panels(figure, 2 * len(families), columns=len(families), sharex=True, sharey="row")
     for column, family in enumerate(families):
@@ -41,18 +44,18 @@ def draw_memory_line(folder: Path, points: Sequence[Point]) -> list[Path]:
 def draw_winners(folder: Path, points: Sequence[Point]) -> list[Path]:
     """Draw ``winners.png``: the schedule with the least objective, over payload and memory.
 
-    A panel per family of trees, and one for the better of them where there are several.
+    A panel for the paper's trees, and one for the better of all families of trees.
     """
     families = list(dict.fromkeys(point.trees for point in points))
-    sets = {f"trees: {f}": [p for p in points if p.trees == f] for f in families}
-    if len(families) > 1:
-        sets["trees: the better ones"] = list(points)
+    sets = {PAPER_TREES: [point for point in points if point.trees == PAPER_TREES]}
+    if families != [PAPER_TREES]:
+        sets[f"{' or '.join(families)}, the better"] = list(points)
     figure = new_figure(5.6 * len(sets), 5.4, "The schedule with the least T (A + ½), planned")
     for axis, (title, mine) in zip(
         panels(figure, len(sets), columns=len(sets)), sets.items(), strict=True
     ):
         _winners(axis, mine)
-        tidy(axis, xlabel="payload", ylabel="memory of each edge device", title=title)
+        tidy(axis, xlabel="payload", ylabel="memory of each edge device", title=f"trees: {title}")
         axis.grid(visible=False)
     handles = [Patch(facecolor=_tint(name), label=name) for name in NAMED_SCHEDULES]
     figure.legend(
@@ -104,7 +107,7 @@ def _winners(axis: Axes, points: Sequence[Point]) -> None:
     memories = sorted({point.memory_bytes for point in points})
     for (payload, memory), ranked in best_of(points).items():
         x, y = payloads.index(payload), memories.index(memory)
-        tint = _tint(ranked[0].schedule) if ranked else "white"
+        tint = _tint(ranked[0].schedule) if ranked else FAINT
         axis.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=tint, edgecolor="white"))
         text = "none"
         if ranked:

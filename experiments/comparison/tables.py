@@ -3,8 +3,8 @@
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -39,36 +39,38 @@ def cells(row: Row) -> dict[str, str]:
 def brief_cells(row: Row) -> dict[str, str]:
     """The cells that fit a terminal of 80 columns; the files have them all."""
     full = cells(row)
-    off = {(True, True): "", (False, True): "multicast", (True, False): "sums"}
+    off = [letter for letter, on in (("M", row.multicast), ("A", row.aggregation)) if not on]
     return {
         "schedule": "optimised" if row.group == "optimised" else row.schedule,
         "memory": full["memory"],
-        "off": off.get((row.multicast, row.aggregation), "both"),
+        "off": "".join(off),
         "planned": f"{row.t_planned_ms:.1f}" if row.feasible else "–",
         "measured": full["T measured ms"],
         "error %": full["error %"],
         "A": full["A"],
         "T (A + ½)": _objective(row),
         "streams": str(row.busiest_link_streams),
-        "verdict": row.verdict if row.feasible else "infeasible",
+        "verdict": row.verdict,
     }
 
 
 def print_rows(rows: Sequence[Row], title: str, console: Console | None = None) -> None:
     """Print the table in brief, and below it why rows have no measured figures."""
     console = console or Console(highlight=False)
-    table = Table(title=f"{title}; times in ms", title_justify="left", box=box.SIMPLE, padding=0)
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
     for heading in brief_cells(rows[0]):
-        table.add_column(f" {heading}", justify="left" if heading in _TEXT_COLUMNS else "right")
+        justify: Literal["left", "right"] = "left" if heading in _TEXT_COLUMNS else "right"
+        table.add_column(heading, justify=justify, no_wrap=True)
     group = rows[0].group
     for row in rows:
         if row.group != group:
-            table.add_section()
+            table.add_row()
             group = row.group
-        texts = [f" {text}" for text in brief_cells(row).values()]
+        texts = list(brief_cells(row).values())
         style = _VERDICT_STYLE.get(row.verdict, "dim")
         table.add_row(*texts[:-1], f"[{style}]{texts[-1]}[/]")
     console.print(table)
+    console.print("T planned and measured in ms; off: M multicast, A aggregation", style="dim")
     for row in rows:
         if row.reason:
             console.print(f"- {_named(row)}: {row.reason}", markup=False, soft_wrap=True)
