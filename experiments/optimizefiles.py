@@ -98,6 +98,14 @@ def rounds_text(schedule: Schedule) -> str:
     return " | ".join(" ".join("-".join(c) for c in cliques) for cliques in schedule.rounds)
 
 
+def clique_sizes(schedule: Schedule) -> str:
+    """Sizes of the cliques in one line: ``3+2+2 | 4+3``."""
+    return " | ".join(
+        "+".join(str(size) for size in sorted((len(c) for c in cliques), reverse=True))
+        for cliques in schedule.rounds
+    )
+
+
 def _front_object(point: FrontPoint) -> dict[str, Any]:
     return {
         "t_ms": point.t_ms,

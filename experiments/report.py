@@ -8,7 +8,7 @@ from rich.table import Table
 
 from controller.plan import Plan, RoundPlan
 from controller.planner import TREE_FAMILIES
-from experiments.optimizefiles import rounds_text
+from experiments.optimizefiles import clique_sizes
 from experiments.optimizing import Optimised
 from experiments.sources import key_names, published
 from experiments.units import format_bytes
@@ -58,8 +58,8 @@ def print_front(found: Optimised, console: Console | None = None) -> None:
     best_ms = min(point.objective_ms for point in found.front)
     title = f"Schedules that none beats in both T and A, {found.plan.topology.name}"
     table = Table(title=title, title_justify="left")
-    for name in ("", "T ms", "A (rms)", "T (A + ½) ms", "period", "rounds"):
-        table.add_column(name, justify="left" if name == "rounds" else "right")
+    for name in ("", "T ms", "A (rms)", "T (A + ½) ms", "period", "cliques"):
+        table.add_column(name, justify="left" if name == "cliques" else "right")
     for point in found.front:
         table.add_row(
             "best" if point.objective_ms == best_ms else "",
@@ -67,7 +67,7 @@ def print_front(found: Optimised, console: Console | None = None) -> None:
             f"{point.a_rms:.3f}",
             f"{point.objective_ms:.1f}",
             str(len(point.schedule.rounds)),
-            rounds_text(point.schedule),
+            clique_sizes(point.schedule),
         )
     console.print(table)
     console.print(f"{'proof':<12}{found.certificate or 'none'}", markup=False, soft_wrap=True)

@@ -12,6 +12,7 @@ from experiments import plancommand
 from experiments.cli import main
 from experiments.config import ExperimentConfig
 from experiments.optimizefiles import (
+    clique_sizes,
     gap,
     optimised_object,
     rounds_text,
@@ -98,9 +99,15 @@ def test_the_printed_front_names_the_best_and_the_proof():
     text = io.StringIO()
     print_front(found(), Console(file=text, width=120))
     lines = text.getvalue().splitlines()
-    assert ["best" in line for line in lines if "aaa-bbb" in line] == [False, True]
-    assert any("no rotation is better (proved)" in line for line in lines)
+    assert ["best" in line for line in lines if "2 | 2" in line] == [False]
+    assert ["1.000" in line for line in lines if "best" in line] == [True]
+    assert any(line.endswith("no rotation is better (proved)") for line in lines)
+
+
+def test_rounds_and_their_sizes_fit_one_line():
     assert rounds_text(TURNS) == "aaa-bbb | bbb-ccc"
+    uneven = Schedule("uneven", ((("a", "b"), ("c", "d", "e")), (("a", "e"),)))
+    assert clique_sizes(uneven) == "3+2 | 2"
 
 
 def test_the_plan_of_a_search_is_had_with_keys_that_the_config_knows():
