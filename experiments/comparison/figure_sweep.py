@@ -6,34 +6,31 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
-from experiments.comparison.sweep import PAPER_TREES, Point, best_of, transition
+from experiments.comparison.sweep import AFTER, BEFORE, Point, ranked, transition, tree_settings
 from experiments.config import NAMED_SCHEDULES
 from experiments.figures import FAINT, INK, colour, new_figure, panels, save, save_table, tidy
 from experiments.units import format_bytes
 
 _FIELDS = ("schedule", "trees", "payload_bytes", "memory_bytes", "t_ms", "objective_ms")
-BEFORE, AFTER = "triangles", "all-to-all"
-"""The paper's best schedules without and with memory."""
 
 
 def draw_memory_line(folder: Path, points: Sequence[Point]) -> list[Path]:
-    """Draw ``memory.png``: T above, objective below, a column per family of trees."""
-    families = list(dict.fromkeys(point.trees for point in points))
+    """Draw ``memory.png``: T above, objective below, a column per choice of trees."""
+    sets = tree_settings(points)
     payload = format_bytes(points[0].payload_bytes, 3)
     figure = new_figure(
-        6.2 * len(families),
+        5.6 * len(sets),
         7.0,
         f"T and T (A + ½) against memory, payload {payload}, planned\n"
         "lines end where a schedule is infeasible or three times slower",
     )
-    axes = panels(figure, 2 * len(families), columns=len(families), sharex=True, sharey="row")
-    for column, family in enumerate(families):
-        mine = [point for point in points if point.trees == family]
-        upper, lower = axes[column], axes[column + len(families)]
+    axes = panels(figure, 2 * len(sets), columns=len(sets), sharex=True, sharey="row")
+    for column, (title, mine) in enumerate(sets.items()):
+        upper, lower = axes[column], axes[column + len(sets)]
         _lines(upper, mine, "t_ms")
         _lines(lower, mine, "objective_ms")
         _mark_transition(lower, mine)
-        tidy(upper, xlabel="", ylabel="T in ms", title=f"trees: {family}")
+        tidy(upper, xlabel="", ylabel="T in ms", title=f"trees: {title}")
         tidy(lower, xlabel="memory of each edge device", ylabel="T (A + ½) in ms")
         _memory_ticks(lower, [point.memory_bytes for point in mine])
     if axes[0].lines:
@@ -44,12 +41,9 @@ def draw_memory_line(folder: Path, points: Sequence[Point]) -> list[Path]:
 def draw_winners(folder: Path, points: Sequence[Point]) -> list[Path]:
     """Draw ``winners.png``: the schedule with the least objective, over payload and memory.
 
-    A panel for the paper's trees, and one for the better of all families of trees.
+    A panel per choice of trees.
     """
-    families = list(dict.fromkeys(point.trees for point in points))
-    sets = {PAPER_TREES: [point for point in points if point.trees == PAPER_TREES]}
-    if families != [PAPER_TREES]:
-        sets[f"{' or '.join(families)}, the better"] = list(points)
+    sets = tree_settings(points)
     figure = new_figure(5.6 * len(sets), 5.4, "The schedule with the least T (A + ½), planned")
     for axis, (title, mine) in zip(
         panels(figure, len(sets), columns=len(sets)), sets.items(), strict=True
@@ -105,15 +99,15 @@ def _mark_transition(axis: Axes, points: Sequence[Point]) -> None:
 def _winners(axis: Axes, points: Sequence[Point]) -> None:
     payloads = sorted({point.payload_bytes for point in points})
     memories = sorted({point.memory_bytes for point in points})
-    for (payload, memory), ranked in best_of(points).items():
+    for (payload, memory), order in ranked(points).items():
         x, y = payloads.index(payload), memories.index(memory)
-        tint = _tint(ranked[0].schedule) if ranked else FAINT
+        tint = _tint(order[0].schedule) if order else FAINT
         axis.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=tint, edgecolor="white"))
         text = "none"
-        if ranked:
-            text = f"{ranked[0].objective_ms:.0f}"
-        if len(ranked) > 1:
-            lead = (ranked[1].objective_ms or 0.0) / (ranked[0].objective_ms or 1.0) - 1
+        if order:
+            text = f"{order[0].objective_ms:.0f}"
+        if len(order) > 1:
+            lead = (order[1].objective_ms or 0.0) / (order[0].objective_ms or 1.0) - 1
             text += f"\n+{100 * lead:.0f} %"
         axis.text(x, y, text, fontsize=5.8, color="white", ha="center", va="center")
     axis.set_xticks(

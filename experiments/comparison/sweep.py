@@ -1,5 +1,6 @@
 """T and objective of the named schedules over memory and payload, from the planner alone."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,9 @@ from experiments.workers import Task, Tick, run_tasks
 from testbed.errors import CliquenetError
 
 PAPER_TREES = "shortest-path"
+BEFORE, AFTER = "triangles", "all-to-all"
+"""The paper's best schedules without and with memory."""
+
 # More than this times the T that ample memory gives, and a schedule is out of the question.
 _TOO_SLOW = 3.0
 _SLACK = 1e-6
@@ -133,30 +137,57 @@ def _column(config: ExperimentConfig, memories_bytes: Sequence[int]) -> Iterator
         )
 
 
-def best_of(points: Sequence[Point]) -> dict[tuple[int, int], list[Point]]:
+def tree_settings(points: Sequence[Point]) -> dict[str, list[Point]]:
+    """Points as they are with three ways to choose trees; fewer if one family was planned.
+
+    Returns
+    -------
+    dict
+        ``shortest-path``; ``mixed``, which comes closest to the paper's figures:
+        all-to-all on the other family's balanced trees, the rest on shortest paths; and
+        the faster of the families at each point. By name, with one point per
+        schedule, payload and memory.
+    """
+    shortest = [point for point in points if point.trees == PAPER_TREES]
+    other = [point for point in points if point.trees != PAPER_TREES]
+    if not other:
+        return {PAPER_TREES: shortest}
+    faster: dict[tuple[str, int, int], Point] = {}
+    for point in (*shortest, *other):
+        key = (point.schedule, point.payload_bytes, point.memory_bytes)
+        known = faster.get(key)
+        if known is None or _time(point) < _time(known):
+            faster[key] = point
+    family = other[0].trees
+    return {
+        PAPER_TREES: shortest,
+        f"{AFTER} {family}, others {PAPER_TREES}": [
+            *(point for point in shortest if point.schedule != AFTER),
+            *(point for point in other if point.schedule == AFTER),
+        ],
+        f"the faster of {PAPER_TREES} and {family}": list(faster.values()),
+    }
+
+
+def ranked(points: Sequence[Point]) -> dict[tuple[int, int], list[Point]]:
     """(payload, memory) to the schedules that have an objective there, the least first.
 
-    Where a schedule was planned with several families of trees, the better one counts.
+    Points of one of the `tree_settings`.
     """
     found: dict[tuple[int, int], list[Point]] = {}
     for point in points:
-        found.setdefault((point.payload_bytes, point.memory_bytes), [])
-    for place, ranked in found.items():
-        least: dict[str, Point] = {}
-        for point in points:
-            if (point.payload_bytes, point.memory_bytes) != place or point.objective_ms is None:
-                continue
-            known = least.get(point.schedule)
-            if known is None or point.objective_ms < (known.objective_ms or 0.0):
-                least[point.schedule] = point
-        ranked += sorted(least.values(), key=lambda p: p.objective_ms or 0.0)
+        here = found.setdefault((point.payload_bytes, point.memory_bytes), [])
+        if point.objective_ms is not None:
+            here.append(point)
+    for here in found.values():
+        here.sort(key=lambda point: point.objective_ms or 0.0)
     return found
 
 
 def transition(points: Sequence[Point], before: str, after: str) -> tuple[int, int] | None:
     """Neighbouring memories between which ``after`` becomes better than ``before``.
 
-    Points of one payload and one family of trees. ``None`` if that never happens.
+    Points of one payload and one of the `tree_settings`. ``None`` if that never happens.
     """
     last: int | None = None
     for memory_bytes in sorted({point.memory_bytes for point in points}):
@@ -166,6 +197,10 @@ def transition(points: Sequence[Point], before: str, after: str) -> tuple[int, i
             return None if last is None else (last, memory_bytes)
         last = memory_bytes
     return None
+
+
+def _time(point: Point) -> float:
+    return math.inf if point.t_ms is None else point.t_ms
 
 
 def _memories(low: float, high: float, count: int) -> tuple[int, ...]:

@@ -6,12 +6,13 @@ from experiments.comparison.figure_sweep import draw_memory_line, draw_winners
 from experiments.comparison.sweep import (
     Grid,
     Point,
-    best_of,
     memory_line,
     payload_grid,
     plan_column,
+    ranked,
     sweep,
     transition,
+    tree_settings,
 )
 from experiments.planning import plan_experiment
 from experiments.sources import load_config
@@ -42,14 +43,31 @@ def test_the_transition_lies_between_the_last_loss_and_the_first_win():
     assert transition(crossing(), "all-to-all", "triangles") is None  # ahead from the start
 
 
-def test_the_best_of_several_trees_counts_and_nothing_is_ranked_without_objective():
-    points = [*crossing(), point("triangles", 30, 80.0, trees="best"), point("pairs", 0, None)]
-    ranked = best_of(points)
-    assert [(p.schedule, p.objective_ms) for p in ranked[100, 30]] == [
-        ("triangles", 80.0),
+def test_trees_are_set_as_asked_for_mixed_and_at_their_fastest():
+    slow = [replace(p, trees="best", t_ms=p.t_ms and 2 * p.t_ms) for p in crossing()]
+    slow[0] = replace(slow[0], t_ms=1.0, objective_ms=2.0)
+    shortest, mixed, faster = tree_settings([*slow, *crossing()]).values()
+    assert shortest == crossing()
+    assert {(p.schedule, p.trees) for p in mixed} == {
+        ("triangles", "shortest-path"),
+        ("all-to-all", "best"),
+    }
+    assert [p.trees for p in faster].count("best") == 1
+    assert len(mixed) == len(faster) == len(crossing())
+
+
+def test_one_family_of_trees_is_one_setting():
+    assert tree_settings(crossing()) == {"shortest-path": crossing()}
+
+
+def test_schedules_are_ranked_where_they_have_an_objective():
+    order = ranked([*crossing(), point("pairs", 0, None), point("pairs", 40, None)])
+    assert [(p.schedule, p.objective_ms) for p in order[100, 30]] == [
         ("all-to-all", 90.0),
+        ("triangles", 100.0),
     ]
-    assert [p.schedule for p in ranked[100, 0]] == ["triangles"]
+    assert [p.schedule for p in order[100, 0]] == ["triangles"]
+    assert order[100, 40] == []
 
 
 @pytest.mark.parametrize("schedule", ["triangles", "all-to-all"])
