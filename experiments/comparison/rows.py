@@ -22,7 +22,7 @@ class Row:
     All figures are those of the network that is emulated; measured ones are
     ``None`` where there are none, and so is a disagreement lifetime that is
     infinite. Bytes of islands are per round, the mean over the islands that
-    take part.
+    take part. ``reason`` says why there is no result that can be trusted.
     """
 
     group: Group
@@ -95,7 +95,7 @@ def make_row(
         rounds=plan.rounds,
         trees=plan.trees,
         feasible=plan.feasible,
-        reason=plan.reason or error,
+        reason=plan.reason or error or _complaint(measured),
         t_planned_ms=prediction.t_ms,
         t_measured_ms=measured.get("t_measured_ms"),
         t_error_percent=measured.get("t_error_percent"),
@@ -113,6 +113,12 @@ def make_row(
         run_id=measured.get("run_id", ""),
         source=source,
     )
+
+
+def _complaint(summary: Mapping[str, Any]) -> str:
+    """What a run that did not pass is blamed for first; empty for one that passed."""
+    reasons = summary.get("reasons", ())
+    return str(reasons[0]) if reasons and summary["verdict"] != "PASS" else ""
 
 
 def _per_round(summary: Mapping[str, Any], plan: Plan) -> tuple[float | None, float | None]:

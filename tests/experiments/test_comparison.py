@@ -100,6 +100,15 @@ def test_a_row_without_a_run_has_no_measured_figures():
     assert row.t_measured_ms is row.objective_ms is row.island_in_bytes is None
 
 
+def test_a_row_of_a_run_that_failed_its_checks_says_which():
+    plan = triangle_plan()
+    case = Case("schedule", load_config(None, {}))
+    failed = {**SUMMARY, "verdict": "FAIL", "reasons": ["round 0 took too long", "and more"]}
+    assert make_row(case, plan, failed, source="ran").reason == "round 0 took too long"
+    passed = {**SUMMARY, "reasons": ["a remark"]}
+    assert make_row(case, plan, passed, source="ran").reason == ""
+
+
 def test_csv_has_every_field_of_every_row(tmp_path):
     rows = made_rows()
     with write_csv(tmp_path / "table.csv", rows).open() as file:

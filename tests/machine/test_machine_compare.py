@@ -12,7 +12,7 @@ pytestmark = pytest.mark.machine
 
 
 def compared(results: Path) -> Comparison:
-    config = load_config(None, {"payload": "50MB"})
+    config = load_config(None, {"payload": "179MB"})
     request = Request(config, schedules=("regional", "all-to-all"), budget_s=4.0, sweeps=False)
     return compare(request, results, progress=Step)
 
@@ -43,10 +43,10 @@ def test_what_multicast_and_aggregation_save_is_in_the_table(first) -> None:
         for row in made.rows
         if row.schedule == "all-to-all" and row.memory_bytes == 32e9
     }
-    assert moved[True, True] == pytest.approx((50e6, 50e6), rel=1e-3)
-    assert moved[False, True] == pytest.approx((8 * 50e6, 50e6), rel=1e-3)
-    assert moved[True, False] == pytest.approx((50e6, 8 * 50e6), rel=1e-3)
-    assert moved[False, False] == pytest.approx((8 * 50e6, 8 * 50e6), rel=1e-3)
+    assert moved[True, True] == pytest.approx((179e6, 179e6), rel=1e-3)
+    assert moved[False, True] == pytest.approx((8 * 179e6, 179e6), rel=1e-3)
+    assert moved[True, False] == pytest.approx((179e6, 8 * 179e6), rel=1e-3)
+    assert moved[False, False] == pytest.approx((8 * 179e6, 8 * 179e6), rel=1e-3)
 
 
 def test_a_second_comparison_runs_nothing_again(first) -> None:
