@@ -1,7 +1,7 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup experiment plan test lint clean distclean
+.PHONY: help setup experiment plan optimize compare test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -9,14 +9,28 @@ SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 
 # Each variable that is set becomes the option of its name; the shell quotes the value.
 export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES CONFIG
-PLAN_OPTIONS = \
+export FORMAT BUDGET
+# What every command has, then what some have.
+COMMON_OPTIONS = \
+	$${PAYLOAD:+--payload "$$PAYLOAD"} $${SCALE:+--scale "$$SCALE"} \
+	$${TOPOLOGY:+--topology "$$TOPOLOGY"} $${CONFIG:+--config "$$CONFIG"}
+RUN_OPTIONS = \
 	$${SCHEDULE:+--schedule "$$SCHEDULE"} $${MEMORY:+--memory "$$MEMORY"} \
-	$${MULTICAST:+--multicast "$$MULTICAST"} $${AGGREGATION:+--aggregation "$$AGGREGATION"} \
-	$${ROUNDS:+--rounds "$$ROUNDS"} $${PAYLOAD:+--payload "$$PAYLOAD"} \
-	$${SCALE:+--scale "$$SCALE"} $${TOPOLOGY:+--topology "$$TOPOLOGY"} \
-	$${TREES:+--trees "$$TREES"} $${CONFIG:+--config "$$CONFIG"}
-OPTIONS = $(PLAN_OPTIONS) $${CLOCK:+--clock "$$CLOCK"} $${SEED:+--seed "$$SEED"} \
-	$(if $(filter-out 0,$(FORCE)),--force)
+	$${MULTICAST:+--multicast "$$MULTICAST"} $${AGGREGATION:+--aggregation "$$AGGREGATION"}
+PACKET_OPTIONS = $${ROUNDS:+--rounds "$$ROUNDS"} $${TREES:+--trees "$$TREES"}
+SEED_OPTION = $${SEED:+--seed "$$SEED"}
+BUDGET_OPTION = $${BUDGET:+--budget "$$BUDGET"}
+FORMAT_OPTION = $${FORMAT:+--format "$$FORMAT"}
+FORCE_OPTION = $(if $(filter-out 0,$(FORCE)),--force)
+QUICK_OPTION = $(if $(filter-out 0,$(QUICK)),--quick)
+
+EXPERIMENT_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) \
+	$${CLOCK:+--clock "$$CLOCK"} $(SEED_OPTION) $(FORCE_OPTION)
+PLAN_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(FORMAT_OPTION)
+OPTIMIZE_OPTIONS = $${MEMORY:+--memory "$$MEMORY"} $(COMMON_OPTIONS) $(SEED_OPTION) \
+	$(BUDGET_OPTION) $(FORMAT_OPTION)
+COMPARE_OPTIONS = $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SEED_OPTION) $(BUDGET_OPTION) \
+	$(FORMAT_OPTION) $(FORCE_OPTION) $(QUICK_OPTION)
 
 # Runs modules of this clone in its environment. What root wrote here under sudo is handed to
 # the calling user afterwards, however the command ended.
@@ -30,6 +44,8 @@ define HELP
 make setup        set up what is missing: packages, environment, kernel (all cached)
 make experiment   plan, run, analyse and plot one experiment; print its summary
 make plan         print what the planner makes of an experiment, without running it
+make optimize     search for the best schedule of a memory; print the Pareto front
+make compare      plan and run schedules, ablations and memories; write one table and plots
 make test         run all tests
 make lint         check format, style and types
 make clean        remove caches of this clone and what interrupted runs left; keep results/
@@ -37,7 +53,7 @@ make distclean    clean, and remove the cached environment and kernel
 
 Packages and the real clock need root: `sudo make setup`, `sudo make experiment`.
 
-Variables of `make experiment` and `make plan`, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
+Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   SCHEDULE     triangles, pairs, all-to-all, regional; or a YAML file
   CLOCK        virtual, real, auto
   MEMORY       memory of each edge device: 0, 200MB, 32GB, ...
@@ -51,6 +67,12 @@ Variables of `make experiment` and `make plan`, e.g. `make experiment SCHEDULE=p
   TREES        how multicast trees are laid
   CONFIG       a published experiment, or a YAML file; the variables above override it
   FORCE        1 runs what the planner refuses
+  FORMAT       of plan, optimize, compare: table, or json: one object on the last line
+  BUDGET       seconds for one search: of optimize, and of compare for each memory
+  QUICK        1 compares with a tenth of the payload and coarser sweeps
+Where they mean nothing they are not used: `make optimize` finds SCHEDULE and TREES itself, and
+`make compare` goes through MEMORY, MULTICAST and AGGREGATION. Plans are written to
+results/plans, searches to results/optimize, comparisons to results/compare.
 Defaults and all values: `python -m experiments.cli variables` in the environment.
 endef
 
@@ -62,10 +84,16 @@ setup: $(SYSTEM_PYTHON)
 	@trap '$(SET_UP) give-back' EXIT; $(SET_UP)
 
 experiment: setup
-	$(in_environment) run experiments.cli experiment $(OPTIONS)
+	$(in_environment) run experiments.cli experiment $(EXPERIMENT_OPTIONS)
 
 plan: setup
 	$(in_environment) run experiments.cli plan $(PLAN_OPTIONS)
+
+optimize: setup
+	$(in_environment) run experiments.cli optimize $(OPTIMIZE_OPTIONS)
+
+compare: setup
+	$(in_environment) run experiments.cli compare $(COMPARE_OPTIONS)
 
 test: setup
 	$(in_environment) run pytest

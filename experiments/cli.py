@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.exceptions import TyperException
 
-from testbed.errors import CliquenetError, InfeasibleError, UntrustedRunError
+from testbed.errors import CliquenetError, InputError, UntrustedRunError, suggestion
 
 if TYPE_CHECKING:
     from experiments.config import ExperimentConfig
 
 INTERRUPTED = 130
+_FORMATS = ("table", "json")
 DEFAULT_RESULTS = Path(__file__).parent.parent / "results"
 
 app = typer.Typer(
@@ -34,6 +35,10 @@ Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other config key.")
 ]
 Results = Annotated[Path, typer.Option(help="Folder of all runs.", show_default=False)]
+Format = Annotated[
+    str, typer.Option("--format", help="table, or json: one object on the last line.")
+]
+Budget = Annotated[float, typer.Option(help="Seconds for one search.")]
 Run = Annotated[str, typer.Argument(help="A run id, a run folder, or `latest`.")]
 
 
@@ -90,20 +95,66 @@ def plan(
     trees: Text = None,
     config: Config = None,
     set_: Set = None,
-    output: Annotated[Path | None, typer.Option(help="Write plan.json here.")] = None,
+    format_: Format = "table",
+    output: Annotated[Path | None, typer.Option(help="Write plan.json here as well.")] = None,
+    results: Results = DEFAULT_RESULTS,
 ) -> int:
     """Print what the planner makes of an experiment; status 4 if it is infeasible."""
+    as_json = _as_json(format_)
     resolved = _config(context)
-    from experiments.planning import plan_experiment
-    from experiments.report import print_plan
+    from experiments.plancommand import plan_and_show
 
-    made = plan_experiment(resolved)
-    if output is not None:
-        made.write(output)
-    print_plan(made)
-    if not made.feasible:
-        raise InfeasibleError(f"infeasible: {made.reason}")
-    return 0
+    return plan_and_show(resolved, results, as_json=as_json, output=output)
+
+
+@app.command()
+def optimize(
+    context: typer.Context,
+    memory: Text = None,
+    payload: Text = None,
+    scale: Text = None,
+    seed: Text = None,
+    topology: Text = None,
+    config: Config = None,
+    set_: Set = None,
+    budget: Budget = 60.0,
+    format_: Format = "table",
+    results: Results = DEFAULT_RESULTS,
+) -> int:
+    """Search for the schedule with the least T (A + ½); status 4 if none is feasible."""
+    as_json = _as_json(format_)
+    resolved = _config(context)
+    from experiments.plancommand import optimise_and_show
+
+    return optimise_and_show(resolved, results, budget_s=budget, as_json=as_json)
+
+
+@app.command()
+def compare(
+    context: typer.Context,
+    rounds: Text = None,
+    payload: Text = None,
+    scale: Text = None,
+    seed: Text = None,
+    topology: Text = None,
+    trees: Text = None,
+    config: Config = None,
+    set_: Set = None,
+    budget: Budget = 30.0,
+    quick: Annotated[bool, typer.Option(help="A tenth of the payload, coarser sweeps.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Guests at a time.", min=1)] = None,
+    force: Annotated[bool, typer.Option(help="Run what the planner refuses.")] = False,
+    format_: Format = "table",
+    results: Results = DEFAULT_RESULTS,
+) -> int:
+    """Plan and run schedules, ablations and memories, and write one table of them."""
+    as_json = _as_json(format_)
+    resolved = _config(context)
+    from experiments.comparison.compare import Request
+    from experiments.plancommand import compare_and_show
+
+    request = Request(resolved, quick=quick, budget_s=budget, workers=jobs, force=resolved.force)
+    return compare_and_show(request, results, as_json=as_json)
 
 
 @app.command()
@@ -142,6 +193,13 @@ def variables() -> int:
 
     print_variables()
     return 0
+
+
+def _as_json(text: str) -> bool:
+    """Read FORMAT."""
+    if text not in _FORMATS:
+        raise InputError(f'FORMAT: "{text}" is not valid: {suggestion(text, _FORMATS)}')
+    return text == "json"
 
 
 def _analyse(run_dir: Path) -> int:

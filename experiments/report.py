@@ -7,6 +7,9 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.plan import Plan, RoundPlan
+from controller.planner import TREE_FAMILIES
+from experiments.optimizefiles import clique_sizes
+from experiments.optimizing import Optimised
 from experiments.sources import key_names, published
 from experiments.units import format_bytes
 
@@ -26,6 +29,7 @@ _BASIC = (
     "scale",
     "seed",
     "topology",
+    "trees",
 )
 """Keys that are variables of ``make``; the others go through ``--set`` or a file."""
 
@@ -48,6 +52,28 @@ def print_plan(plan: Plan, console: Console | None = None) -> None:
     console.print(table)
     for name, value in _prediction_rows(plan):
         console.print(f"{name:<12}{value}", soft_wrap=True)
+
+
+def print_front(found: Optimised, console: Console | None = None) -> None:
+    """Print what a search found: one row per schedule of the front, then the certificate."""
+    console = console or Console(highlight=False)
+    best_ms = min(point.objective_ms for point in found.front)
+    title = f"Schedules that none beats in both T and A, {found.plan.topology.name}"
+    table = Table(title=title, title_justify="left")
+    for name in ("", "T ms", "A (rms)", "T (A + ½) ms", "period", "cliques"):
+        table.add_column(name, justify="left" if name == "cliques" else "right")
+    for point in found.front:
+        table.add_row(
+            "best" if point.objective_ms == best_ms else "",
+            f"{point.t_ms:.1f}",
+            f"{point.a_rms:.3f}",
+            f"{point.objective_ms:.1f}",
+            str(len(point.schedule.rounds)),
+            clique_sizes(point.schedule),
+        )
+    console.print(table)
+    console.print(f"{'proof':<12}{found.certificate or 'none'}", markup=False, soft_wrap=True)
+    console.print(f"{'search':<12}{found.seconds:.1f} s, {found.work}", soft_wrap=True)
 
 
 def print_summary(run_dir: Path, summary: dict[str, Any], console: Console | None = None) -> None:
@@ -79,9 +105,13 @@ def print_variables(console: Console | None = None) -> None:
         table.add_column(heading)
     for key, field in key_names().items():
         name = key.upper() if key in _BASIC else f"--set {key}"
-        table.add_row(name, _default(key, field.default), field.description)
+        table.add_row(name, _default(key, field.default), _values(key, field.description or ""))
     table.add_row("CONFIG", "", f"{', '.join(published())}, or a YAML file")
     console.print(table)
+
+
+def _values(key: str, description: str) -> str:
+    return f"{description}: {', '.join(TREE_FAMILIES)}" if key == "trees" else description
 
 
 def _default(key: str, value: object) -> str:

@@ -75,7 +75,7 @@ def run_experiment(
         require_root()
     kernel = ensure_kernel() if clock == "virtual" else None
     run_dir = create_run(results_dir, config)
-    with _state_of(run_dir), _termination_interrupts():
+    with _state_of(run_dir), termination_interrupts():
         plan.write(run_dir / "plan.json")
         make_runtime(config, plan, run_dir).write(run_dir / "runtime.json")
         name = f"User Mode Linux {kernel.parent.name}" if kernel else platform.release()
@@ -103,7 +103,7 @@ def _state_of(run_dir: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _termination_interrupts() -> Iterator[None]:
+def termination_interrupts() -> Iterator[None]:
     """Treat SIGTERM and SIGHUP as Ctrl-C: the run is cleaned up and marked."""
 
     def interrupt(*_: object) -> None:

@@ -5,12 +5,24 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import typer
+
+from experiments.cli import app
 
 ROOT = Path(__file__).parents[2]
 VARIABLES = (
     "SCHEDULE", "CLOCK", "MEMORY", "MULTICAST", "AGGREGATION", "ROUNDS", "PAYLOAD", "SCALE",
-    "SEED", "TOPOLOGY", "TREES", "CONFIG", "FORCE",
+    "SEED", "TOPOLOGY", "TREES", "CONFIG", "FORCE", "FORMAT", "BUDGET", "QUICK",
 )  # fmt: skip
+COMMON = {"PAYLOAD", "SCALE", "TOPOLOGY", "CONFIG"}
+RUN = {"SCHEDULE", "MEMORY", "MULTICAST", "AGGREGATION"}
+USED = {
+    "experiment": COMMON | RUN | {"ROUNDS", "TREES", "CLOCK", "SEED", "FORCE"},
+    "plan": COMMON | RUN | {"ROUNDS", "TREES", "FORMAT"},
+    "optimize": COMMON | {"MEMORY", "SEED", "BUDGET", "FORMAT"},
+    "compare": COMMON | {"ROUNDS", "TREES", "SEED", "BUDGET", "FORMAT", "FORCE", "QUICK"},
+}
+FLAGS = {"FORCE", "QUICK"}
 
 
 @pytest.fixture
@@ -46,9 +58,10 @@ def noted(stub: Path, name: str) -> list[str]:
     return (stub / name).read_text().splitlines()
 
 
-def test_nothing_set_passes_nothing(stub: Path) -> None:
-    assert make(stub, "experiment").returncode == 0
-    assert noted(stub, "argv") == ["-m", "experiments.cli", "experiment"]
+@pytest.mark.parametrize("target", USED)
+def test_nothing_set_passes_nothing(stub: Path, target: str) -> None:
+    assert make(stub, target).returncode == 0
+    assert noted(stub, "argv") == ["-m", "experiments.cli", target]
     assert noted(stub, "actions") == ["set-up", "give-back", "print-python", "give-back"]
 
 
@@ -59,18 +72,30 @@ def test_a_value_arrives_as_it_was_typed(stub: Path, value: str) -> None:
     assert noted(stub, "argv")[3:] == ["--schedule", value]
 
 
-def test_each_variable_is_an_option(stub: Path) -> None:
-    given = [f"{name}=v{number}" for number, name in enumerate(VARIABLES)]
-    make(stub, "experiment", *given)
+@pytest.mark.parametrize("target", USED)
+def test_each_variable_that_a_target_uses_is_an_option(stub: Path, target: str) -> None:
+    make(stub, target, *(f"{name}=v{number}" for number, name in enumerate(VARIABLES)))
     passed = noted(stub, "argv")[3:]
-    assert passed[-1] == "--force"
-    expected = {f"--{name.lower()}": f"v{i}" for i, name in enumerate(VARIABLES) if name != "FORCE"}
-    assert dict(zip(passed[:-1:2], passed[1:-1:2], strict=True)) == expected
+    flags = {f"--{name.lower()}" for name in USED[target] & FLAGS}
+    assert flags <= set(passed)
+    passed = [word for word in passed if word not in flags]
+    values = {f"--{name.lower()}": f"v{number}" for number, name in enumerate(VARIABLES)}
+    expected = {f"--{name.lower()}" for name in USED[target] - FLAGS}
+    pairs = dict(zip(passed[::2], passed[1::2], strict=True))
+    assert pairs == {option: values[option] for option in expected}
 
 
-def test_force_0_is_no_force(stub: Path) -> None:
-    make(stub, "experiment", "FORCE=0")
-    assert "--force" not in noted(stub, "argv")
+@pytest.mark.parametrize("target", USED)
+def test_the_command_knows_every_option_that_its_target_passes(target: str) -> None:
+    command = typer.main.get_command(app).commands[target]
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {f"--{name.lower()}" for name in USED[target]} <= known
+
+
+@pytest.mark.parametrize(("target", "name"), [("experiment", "FORCE"), ("compare", "QUICK")])
+def test_0_is_no_flag(stub: Path, target: str, name: str) -> None:
+    make(stub, target, f"{name}=0")
+    assert noted(stub, "argv") == ["-m", "experiments.cli", target]
 
 
 def test_a_failed_command_fails_the_target_with_its_status(stub: Path) -> None:
@@ -98,7 +123,7 @@ def test_lint_stops_at_the_first_complaint(stub: Path) -> None:
 def test_help_names_every_target_and_variable(stub: Path) -> None:
     text = make(stub, "help").stdout
     assert text == make(stub).stdout
-    for target in ("setup", "experiment", "plan", "test", "lint", "clean", "distclean"):
+    for target in (*USED, "setup", "test", "lint", "clean", "distclean"):
         assert f"make {target} " in text
     for variable in VARIABLES:
         assert f"\n  {variable} " in text

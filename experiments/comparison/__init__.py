@@ -1,0 +1,1 @@
+"""The comparison: schedules, ablations and memories, planned and on packets, in one table."""

@@ -1,0 +1,142 @@
+"""The comparison as a table: on the terminal, as CSV for programs, as Markdown for people."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.comparison.rows import FIELDS, Row
+from experiments.units import format_bytes
+
+_ON_OFF = {True: "on", False: "off"}
+_TEXT_COLUMNS = ("schedule", "off", "verdict", "busiest link")
+_VERDICT_STYLE = {"PASS": "green", "DEGRADED": "yellow", "FAIL": "bold red", "ERROR": "bold red"}
+
+
+def cells(row: Row) -> dict[str, str]:
+    """A row as people read it: heading to text, in order."""
+    return {
+        "schedule": row.schedule,
+        "memory": format_bytes(row.memory_bytes, 3),
+        "multicast": _ON_OFF[row.multicast],
+        "aggregation": _ON_OFF[row.aggregation],
+        "T planned ms": f"{row.t_planned_ms:.1f}" if row.feasible else "infeasible",
+        "T measured ms": _number(row.t_measured_ms, ".1f"),
+        "error %": _number(row.t_error_percent, "+.2f"),
+        "A": _number(row.a_rms, ".2f", "∞"),
+        "T (A + ½) ms": _objective(row),
+        "out per island": _bytes(row.island_out_bytes),
+        "in per island": _bytes(row.island_in_bytes),
+        "busiest link": f"{row.busiest_link} × {row.busiest_link_streams}",
+        "memory high water": _bytes(row.memory_high_water_bytes),
+        "verdict": row.verdict,
+    }
+
+
+def brief_cells(row: Row) -> dict[str, str]:
+    """The cells that fit a terminal of 80 columns; the files have them all."""
+    full = cells(row)
+    off = [letter for letter, on in (("M", row.multicast), ("A", row.aggregation)) if not on]
+    return {
+        "schedule": "optimised" if row.group == "optimised" else row.schedule,
+        "memory": full["memory"],
+        "off": "".join(off),
+        "planned": f"{row.t_planned_ms:.1f}" if row.feasible else "–",
+        "measured": full["T measured ms"],
+        "error %": full["error %"],
+        "A": full["A"],
+        "T (A + ½)": _objective(row),
+        "streams": str(row.busiest_link_streams),
+        "verdict": row.verdict,
+    }
+
+
+def print_rows(rows: Sequence[Row], title: str, console: Console | None = None) -> None:
+    """Print the table in brief, and below it why rows have no measured figures."""
+    console = console or Console(highlight=False)
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for heading in brief_cells(rows[0]):
+        justify: Literal["left", "right"] = "left" if heading in _TEXT_COLUMNS else "right"
+        table.add_column(heading, justify=justify, no_wrap=True)
+    group = rows[0].group
+    for row in rows:
+        if row.group != group:
+            table.add_row()
+            group = row.group
+        texts = list(brief_cells(row).values())
+        style = _VERDICT_STYLE.get(row.verdict, "dim")
+        table.add_row(*texts[:-1], f"[{style}]{texts[-1]}[/]")
+    console.print(table)
+    console.print("T planned and measured in ms; off: M multicast, A aggregation", style="dim")
+    for row in rows:
+        if row.reason:
+            console.print(f"- {_named(row)}: {row.reason}", markup=False, soft_wrap=True)
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> Path:
+    """Write every field of every row; an absent figure is an empty cell."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(row.as_dict() for row in rows)
+    return path
+
+
+def write_markdown(path: Path, rows: Sequence[Row], title: str) -> Path:
+    """Write the table as Markdown, with the reasons below it."""
+    path.write_text(markdown(rows, title))
+    return path
+
+
+def markdown(rows: Sequence[Row], title: str) -> str:
+    """The table as Markdown."""
+    headings = list(cells(rows[0]))
+    rule = [":--" if heading in _TEXT_COLUMNS else "--:" for heading in headings]
+    lines = [f"# {title}", "", _line(headings), _line(rule)]
+    lines += [_line(list(cells(row).values())) for row in rows]
+    reasons = [f"- {_named(row)}: {row.reason}" for row in rows if row.reason]
+    if reasons:
+        lines += ["", *reasons]
+    lines += [
+        "",
+        "Payload "
+        + ", ".join(sorted({format_bytes(row.payload_bytes) for row in rows}))
+        + "; bytes of islands are per round in which they take part; "
+        "A = ∞: the islands never agree.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(texts: Sequence[str]) -> str:
+    return f"| {' | '.join(text.replace('|', '/') for text in texts)} |"
+
+
+def _named(row: Row) -> str:
+    name = f"{row.schedule}, {format_bytes(row.memory_bytes, 3)}"
+    if not row.multicast:
+        name += ", no multicast"
+    if not row.aggregation:
+        name += ", no aggregation"
+    return name
+
+
+def _objective(row: Row) -> str:
+    """Measured, or planned in brackets where nothing was measured."""
+    if row.a_rms is None:
+        return "∞"
+    if row.objective_ms is not None:
+        return f"{row.objective_ms:.0f}"
+    if row.feasible and row.objective_planned_ms is not None:
+        return f"({row.objective_planned_ms:.0f})"
+    return "–"
+
+
+def _number(value: float | None, form: str, absent: str = "–") -> str:
+    return absent if value is None else format(value, form)
+
+
+def _bytes(value: float | None) -> str:
+    return "–" if value is None else format_bytes(value, 3)

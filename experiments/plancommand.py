@@ -1,0 +1,143 @@
+"""The commands that plan, search and compare: do it, write the files, print the outcome."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from experiments.comparison.compare import Comparison, Request, compare
+from experiments.comparison.tables import print_rows
+from experiments.config import ExperimentConfig, run_prefix
+from experiments.optimizefiles import OPTIMIZED, optimised_object, write_optimised
+from experiments.optimizing import check_search, find_best
+from experiments.planfiles import PLANS, write_plan_files
+from experiments.planjson import plan_object
+from experiments.planning import plan_experiment
+from experiments.report import print_front, print_plan
+from experiments.run import termination_interrupts
+from experiments.units import format_bytes
+from testbed.errors import CliquenetError, InfeasibleError, UntrustedRunError
+from testbed.progress import Step
+
+
+def plan_and_show(
+    config: ExperimentConfig, results_dir: Path, *, as_json: bool, output: Path | None = None
+) -> int:
+    """Plan an experiment into ``plans/<id of its runs, without repetition>``, and print it.
+
+    Raises
+    ------
+    InfeasibleError
+        After everything has been written and printed.
+    """
+    plan = plan_experiment(config)
+    if output is not None:
+        plan.write(output)
+    files = write_plan_files(results_dir / PLANS / run_prefix(config), plan)
+    if as_json:
+        _print_object({**plan_object(plan), "files": _names(files)})
+    else:
+        print_plan(plan)
+        _print_line(f"{'files':<12}{files[0].parent}")
+    if not plan.feasible:
+        raise InfeasibleError(f"infeasible: {plan.reason}")
+    return 0
+
+
+def optimise_and_show(
+    config: ExperimentConfig, results_dir: Path, *, budget_s: float, as_json: bool
+) -> int:
+    """Search for the best schedule, write it to ``optimize/<id>``, and print the front.
+
+    Raises
+    ------
+    InfeasibleError
+        No schedule is feasible; with ``as_json`` after an object has been printed that says so.
+    """
+    check_search(config, budget_s)
+    memory = format_bytes(config.memory_bytes)
+    try:
+        with termination_interrupts(), Step(f"searching the best schedule for {memory}") as step:
+            found = find_best(config, budget_s=budget_s, tick=step.tick)
+    except InfeasibleError as error:
+        if as_json:
+            _print_object(_nothing_feasible(config, str(error)))
+        raise
+    digest = run_prefix(config).rpartition("-")[2]
+    files = write_optimised(results_dir / OPTIMIZED / f"{memory}-{digest}", found)
+    if as_json:
+        _print_object({**optimised_object(found), "files": _names(files)})
+        return 0
+    print_front(found)
+    print_plan(found.plan)
+    _print_line(f"{'files':<12}{files[0].parent}")
+    _print_line(f"{'run it':<12}make experiment SCHEDULE={files[0]} MEMORY={memory}")
+    return 0
+
+
+def compare_and_show(request: Request, results_dir: Path, *, as_json: bool) -> int:
+    """Compare, print the table, and say where the files are.
+
+    Raises
+    ------
+    CliquenetError
+        A run failed.
+    UntrustedRunError
+        A run finished, but failed its checks.
+    """
+    made = compare(request, results_dir, progress=Step)
+    if as_json:
+        _print_object(_comparison_object(made))
+    else:
+        print_rows(made.rows, made.title)
+        for note in made.notes:
+            _print_line(note)
+        _print_line(f"table and plots: {made.folder}")
+    failed = [row for row in made.rows if row.source == "failed"]
+    if failed:
+        raise CliquenetError(f"{len(failed)} of {len(made.rows)} runs failed: {failed[0].reason}")
+    wrong = [row.run_id for row in made.rows if row.verdict == "FAIL"]
+    if wrong:
+        raise UntrustedRunError(f"{len(wrong)} runs failed their checks: {', '.join(wrong)}")
+    return 0
+
+
+def _nothing_feasible(config: ExperimentConfig, reason: str) -> dict[str, Any]:
+    """The keys of a plan's object, where there is no plan."""
+    absent = ("t_ms", "a_rms", "objective_ms", "busiest_link_streams")
+    return {
+        "schedule": "",
+        "topology": config.topology,
+        "feasible": False,
+        "reason": reason,
+        **dict.fromkeys(absent),
+        "payload_bytes": config.payload_bytes,
+        "memory_bytes": config.memory_bytes,
+        "front": [],
+    }
+
+
+def _comparison_object(made: Comparison) -> dict[str, Any]:
+    return {
+        "folder": str(made.folder),
+        "rows": [row.as_dict() for row in made.rows],
+        "files": _names(made.files),
+        "notes": made.notes,
+    }
+
+
+def _names(files: list[Path]) -> list[str]:
+    return [str(path) for path in files]
+
+
+def _print_object(value: Mapping[str, Any]) -> None:
+    """Print one JSON object on a line of its own: no wrapping, nothing after it."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def _print_line(text: str) -> None:
+    Console(highlight=False).print(text, markup=False, soft_wrap=True)
