@@ -8,7 +8,7 @@ SYSTEM_PYTHON := /usr/bin/python3
 SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 
 # Each variable that is set becomes the option of its name; the shell quotes the value.
-export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES CONFIG
+export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES RATES CONFIG
 export FORMAT BUDGET
 # What every command has, then what some have.
 COMMON_OPTIONS = \
@@ -17,7 +17,8 @@ COMMON_OPTIONS = \
 RUN_OPTIONS = \
 	$${SCHEDULE:+--schedule "$$SCHEDULE"} $${MEMORY:+--memory "$$MEMORY"} \
 	$${MULTICAST:+--multicast "$$MULTICAST"} $${AGGREGATION:+--aggregation "$$AGGREGATION"}
-PACKET_OPTIONS = $${ROUNDS:+--rounds "$$ROUNDS"} $${TREES:+--trees "$$TREES"}
+PACKET_OPTIONS = $${ROUNDS:+--rounds "$$ROUNDS"} $${TREES:+--trees "$$TREES"} \
+	$${RATES:+--rates "$$RATES"}
 SEED_OPTION = $${SEED:+--seed "$$SEED"}
 BUDGET_OPTION = $${BUDGET:+--budget "$$BUDGET"}
 FORMAT_OPTION = $${FORMAT:+--format "$$FORMAT"}
@@ -65,6 +66,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   SEED         seeds all randomness
   TOPOLOGY     name, or a YAML file
   TREES        how multicast trees are laid
+  RATES        how senders pace: common, per-stream, unpaced; time-varying is planned only
   CONFIG       a published experiment, or a YAML file; the variables above override it
   FORCE        1 runs what the planner refuses
   FORMAT       of plan, optimize, compare: table, or json: one object on the last line

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from controller.demand import RATES
 from experiments.units import parse_bytes, parse_time_ms
 from testbed.errors import InputError, suggestion
 from testbed.topology import built_in_topologies, load_topology
@@ -155,6 +156,10 @@ class ExperimentConfig(BaseModel):
     )
     trees: Annotated[str, BeforeValidator(_trees)] = Field(
         "best", description="how multicast trees are laid"
+    )
+
+    rates: Annotated[str, _choice(*RATES)] = Field(
+        "common", description=f"how senders pace: {', '.join(RATES)}"
     )
 
     mtu_bytes: Annotated[int, _whole(576, 9216)] = Field(9000, description="of every link")

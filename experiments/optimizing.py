@@ -1,20 +1,19 @@
 """The one place that knows the optimiser: a config goes in, a schedule and its figures come out."""
 
-import importlib
-import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
 
+from controller.optimizer import Candidate, optimize
 from controller.plan import Plan
 from controller.schedule import Schedule
 from experiments.config import ExperimentConfig
-from experiments.sources import key_names
-from testbed.errors import CliquenetError, InputError
+from testbed.errors import InputError
 from testbed.topology import load_topology
 
 DEFAULT_BUDGET_S = 60.0
-_MODULE = "controller.optimizer"
+PLAN_SETTINGS: Mapping[str, object] = MappingProxyType({"rates": "per-stream"})
+"""Config keys with which a plan has the T that the optimiser counts on."""
 # The rest of the budget goes to the proof.
 _SEARCH_SHARE = 0.5
 
@@ -68,16 +67,6 @@ class Optimised:
     work: str
 
 
-def optimiser_available() -> bool:
-    """Whether this clone has the optimiser."""
-    return importlib.util.find_spec(_MODULE) is not None
-
-
-def plan_settings() -> dict[str, object]:
-    """Config keys with which a plan has the T that the optimiser counts on."""
-    return {"rates": "per-stream"} if "rates" in key_names() else {}
-
-
 def check_search(config: ExperimentConfig, budget_s: float) -> None:
     """Refuse what cannot be searched for.
 
@@ -112,14 +101,9 @@ def find_best(
         See `check_search`.
     InfeasibleError
         No schedule is feasible.
-    CliquenetError
-        This clone has no optimiser.
     """
     check_search(config, budget_s)
-    if not optimiser_available():
-        raise CliquenetError(f"this clone has no optimiser ({_MODULE}): update it")
-    optimizer = importlib.import_module(_MODULE)
-    found = optimizer.optimize(
+    found = optimize(
         load_topology(config.topology),
         payload_bytes=config.payload_bytes,
         memory_bytes=config.memory_bytes,
@@ -141,7 +125,7 @@ def find_best(
     )
 
 
-def _point(candidate: Any) -> FrontPoint:
+def _point(candidate: Candidate) -> FrontPoint:
     return FrontPoint(
         schedule=candidate.schedule,
         t_ms=candidate.t_ms,

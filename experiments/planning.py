@@ -25,5 +25,6 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
         multicast=config.multicast,
         aggregation=config.aggregation,
         trees=config.trees,
+        rates=config.rates,
         rounds=config.rounds,
     )

@@ -15,7 +15,7 @@ from experiments.planning import plan_experiment
 from experiments.results import create_run, read_json, set_state, write_json, write_manifest
 from experiments.runtime import Runtime
 from experiments.stages import StageFollower
-from testbed.errors import CliquenetError, InfeasibleError
+from testbed.errors import CliquenetError, InfeasibleError, InputError
 from testbed.paths import give_to_caller
 from testbed.preflight import choose_clock, require_root
 from testbed.virtualtime.kernel import ensure_kernel
@@ -58,6 +58,8 @@ def run_experiment(
 
     Raises
     ------
+    InputError
+        Packets cannot follow the plan.
     InfeasibleError
         The planner refuses the schedule, and ``force`` is off.
     CliquenetError
@@ -67,6 +69,8 @@ def run_experiment(
     config = config.at_clock(clock)
     with progress("planning"):
         plan = plan_experiment(config)
+    if plan.not_runnable:
+        raise InputError(f"{plan.schedule} cannot run on packets: {plan.not_runnable}")
     if not plan.feasible and not force:
         raise InfeasibleError(
             f"{plan.schedule} is infeasible: {plan.reason} (FORCE=1 runs it all the same)"

@@ -1,6 +1,7 @@
 """Which experiments a comparison consists of."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -70,7 +71,7 @@ def named_cases(base: ExperimentConfig, schedules: tuple[str, ...] = NAMED_SCHED
 
 
 def optimised_case(
-    base: ExperimentConfig, schedule: Path, memory_bytes: int, settings: dict[str, object]
+    base: ExperimentConfig, schedule: Path, memory_bytes: int, settings: Mapping[str, object]
 ) -> Case:
     """Row of a schedule that was searched for with this memory."""
     return _case("optimised", base, schedule=str(schedule), memory_bytes=memory_bytes, **settings)

@@ -20,7 +20,7 @@ from experiments.comparison.sweep import PAPER_TREES, memory_line, payload_grid,
 from experiments.comparison.tables import write_csv, write_markdown
 from experiments.config import NAMED_SCHEDULES, ExperimentConfig
 from experiments.optimizefiles import describe, schedule_file_name, write_schedule
-from experiments.optimizing import find_best, optimiser_available, plan_settings
+from experiments.optimizing import PLAN_SETTINGS, find_best
 from experiments.run import ProgressFactory, termination_interrupts
 from experiments.units import format_bytes
 from testbed.errors import InfeasibleError
@@ -43,6 +43,8 @@ class Request:
         Seconds of search for the best schedule of each memory.
     schedules
         Named schedules.
+    searches
+        Whether to search the best schedule of each memory, and compare it too.
     sweeps
         Whether to plan over memories and payloads as well.
     workers
@@ -55,6 +57,7 @@ class Request:
     quick: bool = False
     budget_s: float = 30.0
     schedules: tuple[str, ...] = NAMED_SCHEDULES
+    searches: bool = True
     sweeps: bool = True
     workers: int | None = None
     force: bool = False
@@ -135,8 +138,8 @@ def _optimised_cases(
     base: ExperimentConfig, request: Request, folder: Path, progress: ProgressFactory
 ) -> tuple[list[Case], list[str]]:
     """Rows of the best schedules, one search per memory; searches done before are reused."""
-    if not optimiser_available():
-        return [], ["this clone has no optimiser: its rows are left out"]
+    if not request.searches:
+        return [], []
     cases: list[Case] = []
     notes: list[str] = []
     for memory_bytes in MEMORIES_BYTES:
@@ -153,7 +156,7 @@ def _optimised_cases(
                 notes.append(f"no optimised schedule for memory {name}: {error}")
                 continue
             write_schedule(path, found.schedule, describe(found))
-        cases.append(optimised_case(base, path, memory_bytes, plan_settings()))
+        cases.append(optimised_case(base, path, memory_bytes, PLAN_SETTINGS))
     return cases, notes
 
 

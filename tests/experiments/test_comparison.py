@@ -197,10 +197,9 @@ def test_what_was_run_is_reused_and_what_is_infeasible_is_not_run(tmp_path):
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_comparison_of_finished_runs_writes_table_and_plots_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("experiments.comparison.compare.optimiser_available", lambda: False)
+def test_a_comparison_of_finished_runs_writes_table_and_plots_and_says_so(tmp_path):
     config = load_config(None, {"payload": "10MB"})
-    request = Request(config, schedules=("regional",), sweeps=False, workers=1)
+    request = Request(config, schedules=("regional",), searches=False, sweeps=False, workers=1)
     for case in named_cases(base_config(config, quick=False), request.schedules):
         leave_run(tmp_path, case.config, plan_experiment(case.config))
     made = compare(request, tmp_path, progress=plancommand.Step)
@@ -209,7 +208,6 @@ def test_a_comparison_of_finished_runs_writes_table_and_plots_and_says_so(tmp_pa
     assert all(path.is_file() and path.parent == made.folder for path in made.files)
     assert {path.suffix for path in made.files} == {".csv", ".md", ".png"}
     assert any("reused 3 finished runs" in note for note in made.notes)
-    assert any("no optimiser" in note for note in made.notes)
 
 
 @pytest.mark.parametrize(

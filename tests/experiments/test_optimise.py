@@ -10,7 +10,6 @@ from controller.planner import make_plan
 from controller.schedule import Schedule, load_schedule
 from experiments import plancommand
 from experiments.cli import main
-from experiments.config import ExperimentConfig
 from experiments.optimizefiles import (
     clique_sizes,
     gap,
@@ -20,10 +19,10 @@ from experiments.optimizefiles import (
     write_optimised,
     write_schedule,
 )
-from experiments.optimizing import FrontPoint, Optimised, find_best, plan_settings
+from experiments.optimizing import PLAN_SETTINGS, FrontPoint, Optimised
 from experiments.report import print_front
 from experiments.sources import key_names
-from testbed.errors import CliquenetError, InfeasibleError
+from testbed.errors import InfeasibleError
 from testbed.topology import load_topology
 
 ALL = Schedule("optimised", ((("aaa", "bbb", "ccc"),),))
@@ -111,13 +110,7 @@ def test_rounds_and_their_sizes_fit_one_line():
 
 
 def test_the_plan_of_a_search_is_had_with_keys_that_the_config_knows():
-    assert set(plan_settings()) <= set(key_names())
-
-
-def test_a_clone_without_optimiser_says_so(monkeypatch):
-    monkeypatch.setattr("experiments.optimizing._MODULE", "controller.no_such_module")
-    with pytest.raises(CliquenetError, match="has no optimiser"):
-        find_best(ExperimentConfig(), budget_s=1.0, tick=lambda text: None)
+    assert set(PLAN_SETTINGS) <= set(key_names())
 
 
 @pytest.mark.parametrize("form", ["table", "json"])

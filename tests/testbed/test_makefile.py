@@ -12,15 +12,15 @@ from experiments.cli import app
 ROOT = Path(__file__).parents[2]
 VARIABLES = (
     "SCHEDULE", "CLOCK", "MEMORY", "MULTICAST", "AGGREGATION", "ROUNDS", "PAYLOAD", "SCALE",
-    "SEED", "TOPOLOGY", "TREES", "CONFIG", "FORCE", "FORMAT", "BUDGET", "QUICK",
+    "SEED", "TOPOLOGY", "TREES", "RATES", "CONFIG", "FORCE", "FORMAT", "BUDGET", "QUICK",
 )  # fmt: skip
 COMMON = {"PAYLOAD", "SCALE", "TOPOLOGY", "CONFIG"}
 RUN = {"SCHEDULE", "MEMORY", "MULTICAST", "AGGREGATION"}
 USED = {
-    "experiment": COMMON | RUN | {"ROUNDS", "TREES", "CLOCK", "SEED", "FORCE"},
-    "plan": COMMON | RUN | {"ROUNDS", "TREES", "FORMAT"},
+    "experiment": COMMON | RUN | {"ROUNDS", "TREES", "RATES", "CLOCK", "SEED", "FORCE"},
+    "plan": COMMON | RUN | {"ROUNDS", "TREES", "RATES", "FORMAT"},
     "optimize": COMMON | {"MEMORY", "SEED", "BUDGET", "FORMAT"},
-    "compare": COMMON | {"ROUNDS", "TREES", "SEED", "BUDGET", "FORMAT", "FORCE", "QUICK"},
+    "compare": COMMON | {"ROUNDS", "TREES", "RATES", "SEED", "BUDGET", "FORMAT", "FORCE", "QUICK"},
 }
 FLAGS = {"FORCE", "QUICK"}
 
