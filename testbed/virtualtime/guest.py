@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 _MS_SYNCHRONOUS = 16
+_MS_MOVE = 8192
 _POWER_OFF = 0x4321FEDC  # LINUX_REBOOT_CMD_POWER_OFF, linux/reboot.h
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
@@ -53,7 +54,13 @@ def enter_root() -> None:
     for name in ("upper", "work"):
         Path("/tmp", name).mkdir(mode=0o755)
     mount("overlay", "/tmp/root", "lowerdir=/,upperdir=/tmp/upper,workdir=/tmp/work")
-    os.chroot("/tmp/root")
+    os.chdir("/tmp/root")
+    # Moved, not only changed into: whoever enters this mount namespace anew (mnexec does)
+    # lands in the namespace's root.
+    if _LIBC.mount(b".", b"/", None, _MS_MOVE, None) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"moving the root: {os.strerror(number)}")
+    os.chroot(".")
     os.chdir("/")
     mount("proc", "/proc")
     mount("sysfs", "/sys")

@@ -20,7 +20,7 @@ from testbed.virtualtime.machine import run_in_virtual_time
 pytestmark = pytest.mark.machine
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 600
-SMALL = ("--payload", "179MB", "--rounds", "2")
+SMALL = ("--payload", "179MB", "--rounds", "2", "--trees", "shortest-path")
 
 
 def cliquenet(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -135,6 +135,25 @@ def test_os_ken_runs_the_same_application(triangles, tmp_path: Path) -> None:
     other = experiment(tmp_path, *options)
     assert other["verdict"] == "PASS", other["reasons"]
     assert other["t_measured_ms"] == pytest.approx(first["t_measured_ms"], rel=1e-4)
+
+
+def test_senders_at_full_speed_reach_the_bound_of_the_busiest_link(tmp_path: Path) -> None:
+    options = ("--schedule", "all-to-all", "--rates", "unpaced", *SMALL)
+    summary = experiment(tmp_path, *options)
+    assert summary["verdict"] == "PASS", summary["reasons"]
+
+
+def test_the_best_schedule_found_is_confirmed(tmp_path: Path) -> None:
+    schedule = ROOT / "experiments" / "schedules" / "best-32gb.yaml"
+    summary = experiment(tmp_path, "--schedule", str(schedule), "--rounds", "2")
+    assert summary["verdict"] == "PASS", summary["reasons"]
+    assert summary["objective_ms"] == pytest.approx(636.04, rel=0.01)
+
+
+def test_rates_that_senders_cannot_follow_are_refused(tmp_path: Path) -> None:
+    done = cliquenet("experiment", "--rates", "time-varying", "--payload", "20MB")
+    assert done.returncode == 2
+    assert "planned only" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,12 @@ def test_status_and_streams_come_out_apart(run: Run) -> None:
     assert outcome.console == ""
 
 
+def test_a_namespace_that_is_entered_anew_has_the_same_root(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "seen").write_text("yes")
+    outcome, out, err = run("nsenter", "--mount=/proc/self/ns/mnt", "cat", f"{tmp_path}/seen")
+    assert (outcome.status, out, err) == (0, b"yes", b"")
+
+
 def test_every_byte_comes_out_unchanged(run: Run) -> None:
     code = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 12000)"
     outcome, out, _ = run(PYTHON, "-c", code)
