@@ -13,7 +13,7 @@ pytestmark = pytest.mark.machine
 
 def compared(results: Path) -> Comparison:
     config = load_config(None, {"payload": "179MB"})
-    request = Request(config, schedules=("regional", "all-to-all"), budget_s=4.0, sweeps=False)
+    request = Request(config, schedules=("regional", "all-to-all"), searches=False, sweeps=False)
     return compare(request, results, progress=Step)
 
 
