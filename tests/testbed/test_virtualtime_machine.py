@@ -273,12 +273,15 @@ def test_nothing_survives_the_end_of_the_tool(
         cwd=ROOT,
         stdout=subprocess.PIPE,
     )
-    assert tool.stdout is not None
-    assert tool.stdout.readline().decode().strip() == marker
-    assert len(processes_of(marker)) >= 3
-    folders = [(Path("/proc") / pid / "cwd").readlink() for pid in processes_of(marker)[:1]]
-    tool.send_signal(number)
-    assert tool.wait(timeout=20) == status
+    try:
+        assert tool.stdout is not None
+        assert tool.stdout.readline().decode().strip() == marker
+        assert len(processes_of(marker)) >= 3
+        folders = [(Path("/proc") / pid / "cwd").readlink() for pid in processes_of(marker)[:1]]
+        tool.send_signal(number)
+        assert tool.wait(timeout=20) == status
+    finally:
+        tool.kill()
     assert eventually(lambda: not processes_of(marker))
     if number != signal.SIGKILL:
         assert not folders[0].exists()
