@@ -1,7 +1,7 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup experiment plan optimize compare test lint clean distclean
+.PHONY: help variables setup experiment plan optimize compare test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -47,6 +47,7 @@ make experiment   plan, run, analyse and plot one experiment; print its summary
 make plan         print what the planner makes of an experiment, without running it
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
+make variables    list every config key with its values and default
 make test         run all tests
 make lint         check format, style and types
 make clean        remove caches of this clone and what interrupted runs left; keep results/
@@ -75,7 +76,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
 Where they mean nothing they are not used: `make optimize` finds SCHEDULE and TREES itself, and
 `make compare` goes through MEMORY, MULTICAST and AGGREGATION. Plans are written to
 results/plans, searches to results/optimize, comparisons to results/compare.
-Defaults and all values: `python -m experiments.cli variables` in the environment.
+Defaults, and the keys that only a CONFIG file takes: `make variables`.
 endef
 
 help:
@@ -96,6 +97,9 @@ optimize: setup
 
 compare: setup
 	$(in_environment) run experiments.cli compare $(COMPARE_OPTIONS)
+
+variables: setup
+	$(in_environment) run experiments.cli variables
 
 test: setup
 	$(in_environment) run pytest
