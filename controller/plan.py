@@ -8,9 +8,9 @@ touches packets divides rates, payloads and memories by ``scale``.
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from testbed.errors import InputError
+from testbed.jsonmodel import read_model
 from testbed.topology import Frozen, Topology
 
 PLAN_VERSION: Final = 1
@@ -147,11 +147,4 @@ def read_plan(path: Path) -> Plan:
     InputError
         The file is missing, not JSON, of another version, or does not fit the model.
     """
-    try:
-        return Plan.model_validate_json(path.read_text())
-    except OSError as error:
-        raise InputError(f"cannot read the plan {path}: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: {where or 'plan'}: {first['msg']}") from error
+    return read_model(Plan, path, "the plan")

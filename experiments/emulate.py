@@ -71,7 +71,7 @@ def emulate(run_dir: Path) -> None:
                 plan.topology,
                 scale=plan.scale,
                 mtu_bytes=runtime.mtu_bytes,
-                name_prefix=runtime.name_prefix,
+                name_prefix="",  # isolate(): nobody else is here
                 controller_port=port,
                 log_dir=run_dir / "log",
                 step=lambda name: stage(name.replace(" ", "_"), name),
@@ -123,7 +123,9 @@ class Run:
         """
         start_ns = (time.monotonic_ns() // NS_PER_S + LEAD_S) * NS_PER_S
         self._control.send(command="start", start_ns=start_ns)
-        aggregators = self._fork_aggregators(start_ns) if self._plan.aggregation else []
+        aggregators = (
+            self._fork("aggregator", run_aggregator, start_ns) if self._plan.aggregation else []
+        )
         islands = self._fork("island", run_island, start_ns)
         self._supervisor.expect_exit(islands)
         for index in range(self._plan.rounds):
@@ -152,9 +154,6 @@ class Run:
         if index not in self._control.confirmed_ns:
             raise CliquenetError(f"the rules of round {index} were not confirmed when it started")
         stage("round", f"round {index + 1} of {self._plan.rounds}")
-
-    def _fork_aggregators(self, start_ns: int) -> list[Child]:
-        return self._fork("aggregator", run_aggregator, start_ns)
 
     def _fork(self, role: str, main: Callable[[AgentContext], int], start_ns: int) -> list[Child]:
         host_of = self._network.island if role == "island" else self._network.aggregator

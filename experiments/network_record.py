@@ -6,9 +6,9 @@ Times in ns are relative to the start of round 0.
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from testbed.errors import InputError
+from testbed.jsonmodel import read_model
 
 
 class _Record(BaseModel):
@@ -82,11 +82,4 @@ def read_network(path: Path) -> NetworkRecord:
     InputError
         It is missing (the run did not finish) or does not fit.
     """
-    try:
-        return NetworkRecord.model_validate_json(path.read_text())
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: {where}: {first['msg']}") from error
+    return read_model(NetworkRecord, path)

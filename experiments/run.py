@@ -136,14 +136,7 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         hash=config.hash,
         jitter_us=config.jitter_us,
         controller=config.controller,
-        name_prefix="" if config.clock == "virtual" else name_prefix(run_dir.name),
     )
-
-
-def name_prefix(run_id: str) -> str:
-    """Prefix of all interfaces of a real-clock run: five characters of its id."""
-    digest, repetition = run_id.split("-")[-2:]
-    return f"c{digest[:3]}{int(repetition) % 10}"
 
 
 def _emulate(config: ExperimentConfig, run_dir: Path, kernel: Path | None, step: Progress) -> None:

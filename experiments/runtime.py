@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from agents.context import Collision, Hash
-from testbed.errors import InputError
+from testbed.jsonmodel import read_model
 from testbed.topology import Frozen
 
 
@@ -23,7 +23,6 @@ class Runtime(Frozen):
     hash: Hash
     jitter_us: float
     controller: str
-    name_prefix: str
 
     def write(self, path: Path) -> None:
         """Write the settings as JSON."""
@@ -32,7 +31,4 @@ class Runtime(Frozen):
 
 def read_runtime(path: Path) -> Runtime:
     """Read what `Runtime.write` wrote; raises `InputError` if it does not fit."""
-    try:
-        return Runtime.model_validate_json(path.read_text())
-    except (OSError, ValidationError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    return read_model(Runtime, path)

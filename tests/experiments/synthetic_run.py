@@ -83,7 +83,6 @@ def make_run(results_dir: Path, plan: Plan, faults: Faults | None = None, *, see
         hash="mod",
         jitter_us=0,
         controller="ryu",
-        name_prefix="",
     ).write(run_dir / "runtime.json")
     _Network(plan, faults).write(run_dir / "raw")
     write_manifest(run_dir, ExperimentConfig(seed=seed), kernel="6.1.0-test", extra={})
