@@ -3,6 +3,7 @@
 import fcntl
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,8 @@ from testbed.virtualtime.memory import memory_folder
 
 _PREFIX = "cliquenet-guest-"
 _OWNER = "owner"
+_UNCLAIMED_S = 60.0
+"""A folder that nobody has claimed for so long is one whose maker was killed while making it."""
 
 
 @contextmanager
@@ -31,8 +34,10 @@ def scratch_folder(memory_mb: int) -> Iterator[Path]:
     _sweep(parent)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     try:
-        with (folder / _OWNER).open("w") as owner:
+        with (folder / f".{_OWNER}").open("w") as owner:
             fcntl.flock(owner, fcntl.LOCK_EX)  # tells a sweep that somebody is alive
+            # Only a locked file gets the name that a sweep looks for: another guest may sweep now.
+            (folder / f".{_OWNER}").rename(folder / _OWNER)
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -41,6 +46,11 @@ def scratch_folder(memory_mb: int) -> Iterator[Path]:
 def _sweep(parent: Path) -> None:
     """Remove folders whose maker was killed before it could do so."""
     for folder in parent.glob(f"{_PREFIX}*"):
-        with suppress(OSError), (folder / _OWNER).open("r") as owner:
-            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            if not (folder / _OWNER).exists():
+                if time.time() - folder.stat().st_mtime > _UNCLAIMED_S:
+                    shutil.rmtree(folder, ignore_errors=True)
+                continue
+            with (folder / _OWNER).open("r") as owner:
+                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,10 @@
 """The parts around the virtual machine that need no machine."""
 
+import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -156,3 +158,33 @@ def test_bad_options_are_one_line_and_status_2(
     assert told in printed.err
     assert printed.err.startswith("error: ")
     assert printed.err.count("\n") == 1
+
+
+def test_a_guest_that_starts_at_the_same_moment_takes_no_folder_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lock = fcntl.flock
+    sweeping = False
+
+    def another_starts_first(file: int, how: int) -> None:
+        nonlocal sweeping
+        if not sweeping:
+            sweeping = True
+            with scratch_folder(1):
+                pass
+            sweeping = False
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", another_starts_first)
+    with scratch_folder(1) as folder:
+        assert folder.is_dir()
+
+
+def test_a_folder_whose_maker_died_before_claiming_it_is_swept_after_a_while() -> None:
+    parent = memory_folder(1)
+    folder = Path(tempfile.mkdtemp(prefix="cliquenet-guest-", dir=parent))
+    with scratch_folder(1):
+        assert folder.is_dir()
+    os.utime(folder, (0, 0))
+    with scratch_folder(1):
+        assert not folder.exists()
