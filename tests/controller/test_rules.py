@@ -222,6 +222,16 @@ def test_groups_of_different_rounds_differ() -> None:
         seen |= ids
 
 
+@given(st.integers(0, 0xFFFF), st.integers(0, 253), st.integers(0, 253))
+def test_group_ids_tell_round_sender_and_visit_and_are_allowed(
+    round_index: int, sender: int, visit: int
+) -> None:
+    number = group_id(round_index, sender, visit)
+    assert 1 <= number <= 0xFFFFFF00  # OFPG_MAX
+    packed = (number - 1).to_bytes(4, "big")
+    assert packed == bytes([visit, round_index >> 8, round_index & 0xFF, sender])
+
+
 def test_nothing_to_install_without_multicast() -> None:
     plan = plan_of(line(), (("aa", "cc"),), multicast=False)
     assert round_rules(plan, 0) == RuleSet()
