@@ -105,6 +105,8 @@ def _check_path(plan: Plan, stream: Stream, receiver: str, path: Sequence[int]) 
         yield f"{way} does not connect them"
     if abs(sum(edge.delay_ms for edge in edges) - stream.delays_ms[receiver]) > SLACK_MS:
         yield f"{way} has another delay than stated"
+    if stream.hub is not None and stream.hub not in stops:
+        yield f"{way} does not pass the hub {stream.hub}"
     if plan.multicast and not set(path) <= set(stream.edges):
         yield f"{way} leaves the tree"
     if not plan.multicast:

@@ -7,8 +7,8 @@ without memory, and with delays of any symmetry. The price is a longer latency
 part, and load: the hub's links carry almost every stream.
 
 A stream may pass a city twice, once on its way up, once on its way down; it is
-delivered on the way down only. Its switches must therefore forward by the port
-that a packet came in by, and a hub may have to send one back where it came from.
+delivered on the way down only. Switches tell both by the port that a packet came
+in by (`controller.rules`), and a hub may send one back where it came from.
 """
 
 import itertools

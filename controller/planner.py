@@ -21,6 +21,9 @@ DATAGRAM_BYTES = 8290.0
 # Room between two rounds: the packets of one must not meet those of the next.
 _INTERVAL_FACTOR = 1.02
 _INTERVAL_MARGIN_MS = 5.0
+_PLANNED_ONLY = {
+    "time-varying": "senders keep one rate for a whole stream; rates over time are planned only"
+}
 
 
 def make_plan(
@@ -123,7 +126,7 @@ def make_plan(
         rates=rates,
         memory_model=memory_model,
         resend_ms=resend_ms,
-        not_runnable=_not_runnable(topology, chosen, rates),
+        not_runnable=_PLANNED_ONLY.get(rates, ""),
         period=period,
         rounds=rounds,
         round_interval_ms=float(math.ceil(t_ms * _INTERVAL_FACTOR + _INTERVAL_MARGIN_MS)),
@@ -163,23 +166,6 @@ def _check_fifo(schedule: Schedule, demand: Demand, fifo_bytes: float, arithmeti
             f"{senders} streams × {arithmetic} = {format_bytes(floor_bytes)}; "
             f"use 0 for the FIFO alone, or at least {format_bytes(floor_bytes)}"
         )
-
-
-def _not_runnable(topology: Topology, chosen: Sequence[Candidate], rates: str) -> str:
-    """Why packets cannot follow the plan on switches that forward by trees; empty if they can."""
-    if rates == "time-varying":
-        return "senders keep one rate for a whole stream; rates over time are planned only"
-    for number, candidate in enumerate(chosen):
-        for tree in candidate.trees:
-            edges = [topology.edges[edge] for edge in tree.edges]
-            entered = [edge.dst for edge in edges] + [topology.codes[tree.sender]]
-            twice = next((code for code in entered if entered.count(code) > 1), None)
-            if twice is not None:
-                return (
-                    f"round {number}: the stream of {topology.codes[tree.sender]} passes {twice} "
-                    "twice on its way through the hub"
-                )
-    return ""
 
 
 def _round_plan(

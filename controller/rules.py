@@ -1,11 +1,12 @@
 """Plan to OpenFlow rules, as plain data; nothing here knows a controller framework.
 
 Every switch holds unicast flows to all islands and aggregators (base rules) and,
-per live round and tree through it, one ``type=all`` group and one flow. What no
-flow matches is dropped: there is no table-miss entry and no flooding.
+per live round and stream through it, one ``type=all`` group and one flow for each
+port that the stream comes in by. What no flow matches is dropped: there is no
+table-miss entry and no flooding.
 """
 
-from collections.abc import Iterable
+from collections import Counter, deque
 from dataclasses import dataclass
 
 from controller.plan import Plan, Stream
@@ -23,11 +24,14 @@ from testbed.topology import Topology
 
 UNICAST_PRIORITY = 100
 MULTICAST_PRIORITY = 200
+IN_PORT = 0xFFFFFFF8
+"""OFPP_IN_PORT (OpenFlow 1.3.5, section 7.2.1): back by the port that a packet came in
+by, which a switch never uses under its own number."""
 
 
 @dataclass(frozen=True)
 class GroupRule:
-    """A ``type=all`` group: one copy to each port. No port is the ingress port."""
+    """A ``type=all`` group: one copy to each port; the ingress port is named `IN_PORT`."""
 
     dpid: int
     group_id: int
@@ -90,8 +94,8 @@ def base_rules(plan: Plan) -> RuleSet:
 def round_rules(plan: Plan, round_index: int) -> RuleSet:
     """Groups and flows of every multicast tree of one round of the run.
 
-    Empty with multicast off. A tree's packets are taken only from the tree's
-    incoming edge, so a stray copy cannot multiply.
+    Empty with multicast off. A stream's packets are taken only from the edges that
+    lead to a switch, so a stray copy cannot multiply.
 
     Parameters
     ----------
@@ -103,7 +107,7 @@ def round_rules(plan: Plan, round_index: int) -> RuleSet:
     Raises
     ------
     InputError
-        The edges of a stream are not a tree from its sender to its receivers.
+        The ways of a stream cannot be forwarded by incoming port.
     """
     if not plan.multicast:
         return RuleSet()
@@ -111,9 +115,9 @@ def round_rules(plan: Plan, round_index: int) -> RuleSet:
     flows: list[FlowRule] = []
     for stream in plan.round(round_index).streams:
         sender = plan.topology.index(stream.sender)
-        group = group_id(round_index, sender)
         address = group_ip(round_index, sender)
         for hop in tree_hops(plan.topology, stream, plan.aggregation):
+            group = group_id(round_index, sender, hop.visit)
             groups.append(GroupRule(hop.dpid, group, hop.out_ports))
             flows.append(
                 FlowRule(hop.dpid, MULTICAST_PRIORITY, address, hop.in_port, group_id=group)
@@ -123,64 +127,96 @@ def round_rules(plan: Plan, round_index: int) -> RuleSet:
 
 @dataclass(frozen=True)
 class TreeHop:
-    """One switch of a tree: where packets come in, and where copies go out."""
+    """One visit of a stream at a switch: where packets come in, and where copies go out."""
 
     dpid: int
     in_port: int
     out_ports: tuple[int, ...]
+    visit: int = 0
+    """How often the stream was at this switch before; above 0 only behind a hub."""
 
 
 def tree_hops(topology: Topology, stream: Stream, aggregation: bool) -> tuple[TreeHop, ...]:
-    """Walk a stream's tree from its sender.
+    """Follow a stream's ways from its sender, switch by switch.
+
+    What a switch does with a packet depends on the port that it came in by, thus
+    on the edge that it crossed last. So a stream may pass a city twice, on its way
+    up to a hub and on its way down, but may enter each edge from one side only. In a
+    hub tree it always does: down edges lead away from the hub along a tree and up
+    edges are such edges reversed, so that no edge is both, and none is entered by
+    two different ones.
 
     Parameters
     ----------
     topology
         Where the edges lie.
     stream
-        Sender, receivers and tree edges.
+        Sender, receivers and the ordered edges of the way to each.
     aggregation
         Whether receivers get their copy at the aggregator port or at the island port.
+
+    Returns
+    -------
+    tuple of TreeHop
+        From the sender outwards. No two have both switch and incoming port in common.
 
     Raises
     ------
     InputError
-        A city is entered twice, an edge cannot be reached, or a receiver is missed.
+        A way that does not lead from the sender to its receiver, an edge that is
+        entered from two sides, or ways and edges of the stream that differ.
     """
-    below: dict[str, list[int]] = {}
-    for edge in stream.edges:
-        below.setdefault(topology.edges[edge].src, []).append(edge)
+    onward = _onward_edges(topology, stream)
+    ends = {path[-1]: receiver for receiver, path in stream.paths.items()}
     delivery = AGGREGATOR_PORT if aggregation else ISLAND_PORT
-    reached = {stream.sender: ISLAND_PORT}
+    visits: Counter[str] = Counter()
     hops = []
-    waiting = [stream.sender]
+    waiting: deque[int | None] = deque([None])
     while waiting:
-        city = waiting.pop(0)
-        edges = sorted(below.pop(city, []))
-        ports = [topology.out_port(edge) for edge in edges]
-        if city in stream.receivers:
-            ports.insert(0, delivery)
-        if not ports:
-            raise InputError(f"{_tree(stream)} ends at {city}, which is not a receiver")
-        hops.append(TreeHop(dpid(topology.index(city)), reached[city], tuple(ports)))
-        for edge in edges:
-            onward = topology.edges[edge].dst
-            if onward in reached:
-                raise InputError(f"{_tree(stream)} enters {onward} twice")
-            reached[onward] = topology.out_port(edge ^ 1)  # same link, seen from its far end
-            waiting.append(onward)
-    if below:
-        raise InputError(f"{_tree(stream)} has edges at {min(below)} that it never reaches")
-    _check_receivers(stream, reached)
+        entered = waiting.popleft()
+        city = stream.sender if entered is None else topology.edges[entered].dst
+        # The edge's link, seen from its far end.
+        in_port = ISLAND_PORT if entered is None else topology.out_port(entered ^ 1)
+        edges = sorted(onward.get(entered, ()))
+        ports = [delivery] if entered in ends else []
+        ports += [_port(topology, edge, entered) for edge in edges]
+        hops.append(TreeHop(dpid(topology.index(city)), in_port, tuple(ports), visits[city]))
+        visits[city] += 1
+        waiting.extend(edges)
     return tuple(hops)
 
 
-def _check_receivers(stream: Stream, reached: Iterable[str]) -> None:
-    missed = set(stream.receivers) - set(reached)
-    if missed:
-        raise InputError(f"{_tree(stream)} does not reach {min(missed)}")
+def _onward_edges(topology: Topology, stream: Stream) -> dict[int | None, set[int]]:
+    """Edge to the edges that follow it; ``None``, the way out of the sender's island."""
+    if set(stream.paths) != set(stream.receivers):
+        raise InputError(f"{_tree(stream)} does not have one way for each receiver")
     if stream.sender in stream.receivers:
         raise InputError(f"{_tree(stream)} delivers to its own sender")
+    onward: dict[int | None, set[int]] = {}
+    before: dict[int, int | None] = {}
+    for receiver, path in stream.paths.items():
+        city, previous = stream.sender, None
+        for edge in path:
+            here = topology.edges[edge]
+            if here.src != city:
+                raise InputError(f"{_tree(stream)} has a gap at {city} on the way to {receiver}")
+            if before.setdefault(edge, previous) != previous:
+                raise InputError(
+                    f"{_tree(stream)} enters the link {here.src}–{here.dst} from two sides"
+                )
+            onward.setdefault(previous, set()).add(edge)
+            city, previous = here.dst, edge
+        if city != receiver:
+            raise InputError(f"{_tree(stream)} has a way to {receiver} that ends at {city}")
+    if set(before) != set(stream.edges):
+        raise InputError(f"{_tree(stream)} has other edges than its ways")
+    return onward
+
+
+def _port(topology: Topology, edge: int, entered: int | None) -> int:
+    """The port into an edge, for packets that came in by another one."""
+    back = entered is not None and edge == entered ^ 1
+    return IN_PORT if back else topology.out_port(edge)
 
 
 def _onward_port(plan: Plan, here: str, code: str) -> int:

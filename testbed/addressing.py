@@ -53,9 +53,12 @@ def group_ip(round_index: int, sender: int) -> str:
     return f"239.{round_index >> 8 & 0xFF}.{round_index & 0xFF}.{sender + 1}"
 
 
-def group_id(round_index: int, sender: int) -> int:
-    """OpenFlow group id, tagged with the round: old and new trees coexist."""
-    return (round_index << 8 | sender) + 1
+def group_id(round_index: int, sender: int, visit: int = 0) -> int:
+    """OpenFlow group id, tagged with the round: old and new trees coexist.
+
+    A switch that a stream passes more than once holds a group for each visit.
+    """
+    return (visit << 24 | round_index << 8 | sender) + 1
 
 
 def sender_of(ip: str) -> int:

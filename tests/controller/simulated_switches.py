@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from controller.rules import FlowRule, RuleSet
+from controller.rules import IN_PORT, FlowRule, RuleSet
 from testbed.addressing import dpid
 from testbed.topology import Topology
 
@@ -29,7 +29,12 @@ class SimulatedNetwork:
 
     def deliver(self, switch: int, in_port: int, ipv4_dst: str) -> Counter:
         """Where copies of a packet leave the network: (switch, host port) to their number."""
-        delivered: Counter = Counter()
+        sent = self.forward(switch, in_port, ipv4_dst)
+        return Counter({out: count for out, count in sent.items() if out not in self._far_ends})
+
+    def forward(self, switch: int, in_port: int, ipv4_dst: str) -> Counter:
+        """Follow a packet: every (switch, port) that copies of it leave by, to their number."""
+        sent: Counter = Counter()
         waiting = [(switch, in_port)]
         hops = 0
         while waiting:
@@ -39,12 +44,11 @@ class SimulatedNetwork:
             for port in self._outputs(switch, in_port, ipv4_dst):
                 if port == in_port:  # OpenFlow drops what would go back where it came from
                     continue
-                far_end = self._far_ends.get((switch, port))
-                if far_end is None:
-                    delivered[switch, port] += 1
-                else:
-                    waiting.append(far_end)
-        return delivered
+                out = (switch, in_port if port == IN_PORT else port)
+                sent[out] += 1
+                if out in self._far_ends:
+                    waiting.append(self._far_ends[out])
+        return sent
 
     def _outputs(self, switch: int, in_port: int, ipv4_dst: str) -> tuple[int, ...]:
         matching = [flow for flow in self._flows if _matches(flow, switch, in_port, ipv4_dst)]

@@ -56,6 +56,7 @@ def test_a_good_plan_has_no_fault() -> None:
             with_stream(lambda s: {"paths": {"fra": s.paths["fra"]}}),
             "one path and delay for each receiver",
         ),
+        (with_stream(lambda s: {"hub": "sin"}), "the path nyc–fra does not pass the hub sin"),
         (with_round(edge_streams={}), "number of stream copies"),
         (with_round(t_ms=500.0), "T is 500.0"),
         (with_round(cliques=(("nyc", "fra", "tyo"),) * 2), "nyc is in 2 cliques"),

@@ -113,7 +113,7 @@ def test_all_to_all_through_a_hub_needs_no_memory() -> None:
     assert plan.trees == "hub (lax)"
     # Farthest from Los Angeles: Singapore, 49.36 + 32.255 ms; up and down again.
     assert plan.prediction.t_ms == pytest.approx(2 * 81.615 + 9 * STREAM_MS)
-    assert "passes" in plan.not_runnable
+    assert plan.not_runnable == ""
 
 
 @pytest.mark.parametrize("hub", range(9))

@@ -8,6 +8,7 @@ from made_networks import NINE, PAYLOAD_BYTES
 
 from controller.plan import read_plan
 from controller.planner import make_plan
+from controller.rules import round_rules
 from controller.schedule import load_schedule
 from testbed.errors import InputError
 
@@ -25,6 +26,20 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     PLAN.write(path)
     assert read_plan(path) == PLAN
+
+
+def test_a_plan_of_before_hubs_and_pieces_is_read(tmp_path: Path) -> None:
+    older = json.loads(PLAN.model_dump_json())
+    for key in ("rates", "memory_model", "resend_ms", "not_runnable"):
+        del older[key]
+    for planned in older["period"]:
+        for stream in planned["streams"]:
+            del stream["hub"], stream["pieces"]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(older))
+    read = read_plan(path)
+    assert read == PLAN
+    assert round_rules(read, 0) == round_rules(PLAN, 0)
 
 
 def test_a_lifetime_without_end_survives_too(tmp_path: Path) -> None:

@@ -9,9 +9,19 @@ from hypothesis import strategies as st
 from made_networks import NINE, networks, rounds_of
 from simulated_switches import SimulatedNetwork
 
+from controller.hub import hub_trees
 from controller.plan import Plan, Stream
 from controller.planner import make_plan
-from controller.rules import FlowRule, GroupRule, RuleSet, base_rules, round_rules, tree_hops
+from controller.rules import (
+    IN_PORT,
+    FlowRule,
+    GroupRule,
+    RuleSet,
+    TreeHop,
+    base_rules,
+    round_rules,
+    tree_hops,
+)
 from controller.schedule import Schedule, load_schedule
 from testbed.addressing import (
     AGGREGATOR_PORT,
@@ -23,6 +33,7 @@ from testbed.addressing import (
     island_ip,
 )
 from testbed.errors import InputError
+from testbed.routing import route
 from testbed.topology import City, Link, Topology
 
 
@@ -37,7 +48,7 @@ def plan_of(topology: Topology, *rounds: tuple[tuple[str, ...], ...], **options:
 def plans(draw: st.DrawFn) -> Plan:
     topology = draw(networks())
     rounds = [draw(rounds_of(topology.codes)) for _ in range(2)]
-    trees = draw(st.sampled_from(["shortest-path", "least-load"]))
+    trees = draw(st.sampled_from(["shortest-path", "least-load", "hub"]))
     return plan_of(topology, *rounds, aggregation=draw(st.booleans()), trees=trees)
 
 
@@ -53,13 +64,13 @@ def line() -> Topology:
     )
 
 
-def stream(sender: str, receivers: tuple[str, ...], edges: tuple[int, ...]) -> Stream:
+def stream(sender: str, paths: dict[str, tuple[int, ...]]) -> Stream:
     return Stream(
         sender=sender,
         clique=0,
-        receivers=receivers,
-        edges=edges,
-        paths={},
+        receivers=tuple(paths),
+        edges=tuple(sorted({edge for path in paths.values() for edge in path})),
+        paths=paths,
         delays_ms={},
         offset_ms=0,
         rate_gbps=1,
@@ -97,7 +108,7 @@ def test_a_stray_packet_from_a_host_port_goes_nowhere(plan: Plan, data: st.DataO
 
 @settings(max_examples=40)
 @given(plans())
-def test_no_bucket_names_the_ingress_port_and_groups_are_one_per_switch_and_tree(
+def test_no_bucket_names_the_ingress_port_and_groups_are_one_per_flow(
     plan: Plan,
 ) -> None:
     rules = round_rules(plan, 0)
@@ -151,8 +162,52 @@ def test_a_tree_through_a_transit_city_by_hand() -> None:
 
 
 def test_a_receiver_on_the_way_passes_the_stream_on() -> None:
-    hops = tree_hops(line(), stream("aa", ("bb", "cc"), (0, 2)), aggregation=False)
+    hops = tree_hops(line(), stream("aa", {"bb": (0,), "cc": (0, 2)}), aggregation=False)
     assert [hop.out_ports for hop in hops] == [(3,), (ISLAND_PORT, 4), (ISLAND_PORT,)]
+
+
+def test_a_stream_through_a_hub_by_hand() -> None:
+    # Up from aa to the hub cc and back: bb is passed on the way up, served on the way down.
+    through_hub = stream("aa", {"bb": (0, 2, 3), "cc": (0, 2)})
+    assert tree_hops(line(), through_hub, aggregation=True) == (
+        TreeHop(dpid(0), ISLAND_PORT, (3,)),
+        TreeHop(dpid(1), 3, (4,)),
+        TreeHop(dpid(2), 3, (AGGREGATOR_PORT, IN_PORT)),
+        TreeHop(dpid(1), 4, (AGGREGATOR_PORT,), visit=1),
+    )
+
+
+@settings(max_examples=40)
+@given(networks(), st.data())
+def test_ways_through_any_hub_reach_each_aggregator_once(
+    topology: Topology, data: st.DataObject
+) -> None:
+    cities = range(len(topology.cities))
+    hub = data.draw(st.sampled_from(cities))
+    clique = data.draw(st.lists(st.sampled_from(cities), min_size=2, unique=True))
+    trees = hub_trees(route(topology), hub, clique, 0)
+    base = plan_of(topology, (tuple(topology.codes[city] for city in clique),))
+    streams = tuple(
+        planned.model_copy(
+            update={
+                "edges": tree.edges,
+                "paths": {topology.codes[city]: path for city, path in tree.paths.items()},
+            }
+        )
+        for planned, tree in zip(base.period[0].streams, trees, strict=True)
+    )
+    period = (base.period[0].model_copy(update={"streams": streams}),)
+    rules = round_rules(base.model_copy(update={"period": period}), 0)
+    network = SimulatedNetwork(topology, base_rules(base), rules)
+    for tree in trees:
+        copies = network.deliver(dpid(tree.sender), ISLAND_PORT, group_ip(0, tree.sender))
+        assert copies == Counter((dpid(city), AGGREGATOR_PORT) for city in tree.receivers)
+        sent = network.forward(dpid(tree.sender), ISLAND_PORT, group_ip(0, tree.sender))
+        links = (
+            (dpid(topology.index(topology.edges[edge].src)), topology.out_port(edge))
+            for edge in tree.edges
+        )
+        assert sent == copies + Counter(links)  # each link direction once
 
 
 def test_groups_of_different_rounds_differ() -> None:
@@ -167,26 +222,45 @@ def test_groups_of_different_rounds_differ() -> None:
         seen |= ids
 
 
+@given(st.integers(0, 0xFFFF), st.integers(0, 253), st.integers(0, 253))
+def test_group_ids_tell_round_sender_and_visit_and_are_allowed(
+    round_index: int, sender: int, visit: int
+) -> None:
+    number = group_id(round_index, sender, visit)
+    assert 1 <= number <= 0xFFFFFF00  # OFPG_MAX
+    packed = (number - 1).to_bytes(4, "big")
+    assert packed == bytes([visit, round_index >> 8, round_index & 0xFF, sender])
+
+
 def test_nothing_to_install_without_multicast() -> None:
     plan = plan_of(line(), (("aa", "cc"),), multicast=False)
     assert round_rules(plan, 0) == RuleSet()
 
 
 @pytest.mark.parametrize(
-    ("receivers", "edges", "words"),
+    ("paths", "words"),
     [
-        (("cc",), (0,), "ends at bb, which is not a receiver"),
-        (("bb", "cc"), (0,), "does not reach cc"),
-        (("bb",), (0, 1), "enters aa twice"),
-        (("bb",), (0, 3), "has edges at cc that it never reaches"),
-        (("aa", "bb"), (0,), "delivers to its own sender"),
+        ({"cc": (0,)}, "has a way to cc that ends at bb"),
+        ({"cc": (2,)}, "has a gap at aa on the way to cc"),
+        ({"cc": (0, 2), "bb": (0, 1, 0)}, "enters the link aa–bb from two sides"),
+        ({"aa": (0, 1), "bb": (0,)}, "delivers to its own sender"),
     ],
 )
-def test_what_is_not_a_tree_is_refused(
-    receivers: tuple[str, ...], edges: tuple[int, ...], words: str
+def test_what_cannot_be_forwarded_by_incoming_port_is_refused(
+    paths: dict[str, tuple[int, ...]], words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
-        tree_hops(line(), stream("aa", receivers, edges), aggregation=True)
+        tree_hops(line(), stream("aa", paths), aggregation=True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [({"edges": (0,)}, "has other edges than its ways"), ({"receivers": ("cc", "bb")}, "one way")],
+)
+def test_streams_whose_parts_differ_are_refused(changed: dict[str, Any], words: str) -> None:
+    planned = stream("aa", {"cc": (0, 2)}).model_copy(update=changed)
+    with pytest.raises(InputError, match=words):
+        tree_hops(line(), planned, aggregation=True)
 
 
 def test_a_missing_unicast_way_is_refused() -> None:

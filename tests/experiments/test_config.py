@@ -174,5 +174,5 @@ def test_every_published_experiment_has_a_header_and_a_plan():
     for name in PUBLISHED:
         text = (CONFIGS_DIR / f"{name}.yaml").read_text()
         assert text.startswith("# "), name
-        plan = plan_experiment(load_config(name, {"trees": "shortest-path"}))
+        plan = plan_experiment(load_config(name, {}))
         assert plan.feasible == (name != "all-to-all-no-memory"), name

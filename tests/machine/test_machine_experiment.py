@@ -118,6 +118,17 @@ def test_all_to_all_without_memory_collides_when_forced(tmp_path: Path) -> None:
     assert summary["sums_exact"] is True
 
 
+def test_all_to_all_needs_no_memory_through_a_hub(tmp_path: Path) -> None:
+    small = ("--payload", "179MB", "--rounds", "2")
+    summary = experiment(tmp_path, "--config", "all-to-all-hub", *small)
+    assert summary["verdict"] == "PASS", summary["reasons"]
+    assert summary["sums_exact"] is True
+    assert summary["partial_blocks"] == 0
+    # Singapore is 81.615 ms from the hub, Los Angeles; nine streams share a link.
+    assert summary["t_planned_ms"] == pytest.approx(2 * 81.615 + 9 * 14.32, abs=0.01)
+    assert abs(summary["t_error_percent"]) <= 1.0
+
+
 def test_without_multicast_and_aggregation_every_island_moves_n_minus_1_copies(
     tmp_path: Path,
 ) -> None:
