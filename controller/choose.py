@@ -11,10 +11,11 @@ trees are had by asking for them only.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from controller.alignedtrees import AlignedTrees
 from controller.bounds import access_duration_ms, lower_bound_ms
 from controller.demand import Demand
 from controller.hub import best_hubs
-from controller.jointtrees import joint_trees
+from controller.jointtrees import JointTrees, joint_trees
 from controller.leastload import least_load_trees
 from controller.multicast import Tree, shortest_path_trees
 from controller.overtime import time_rates
@@ -83,6 +84,7 @@ class TreeChooser:
         few = count_spanning_trees(routing.topology) <= _MOST_TREES
         wanted = demand.multicast and family in ("best", "least-load")
         self._catalogue = TreeCatalogue(routing.topology) if wanted and few else None
+        self._aligned = AlignedTrees(routing.topology) if wanted and few else None
 
     def choose(self, cliques: Sequence[Sequence[int]]) -> Candidate:
         """Choose the trees of one round of disjoint cliques of city indices."""
@@ -170,7 +172,36 @@ class TreeChooser:
         if times and min(times) <= floor_ms * (1 + _CLOSE):
             return None
         below_ms = min(times) if times else floor_ms * _FAR
-        found = joint_trees(
+        found = self._jointly(cliques, demand, access_ms, floor_ms, below_ms)
+        if found.trees is None:
+            if not times:
+                return None
+            winner = min(known, key=lambda c: (c.timing.shortfall is not None, c.timing.t_ms))
+            return replace(winner, bound_ms=found.bound_ms)
+        return self._timed("joint", found.trees, demand, found.bound_ms)
+
+    def _jointly(
+        self,
+        cliques: Sequence[Sequence[int]],
+        demand: Demand,
+        access_ms: float,
+        floor_ms: float,
+        below_ms: float,
+    ) -> JointTrees:
+        """Without memory by listing what is aligned, else by the integer program."""
+        if self._catalogue is None or self._aligned is None:
+            return JointTrees(None, floor_ms)
+        if demand.memory_bytes == 0 and demand.resend_ms == 0:
+            found = self._aligned.choose(
+                cliques,
+                demand.payload_bytes,
+                access_ms=access_ms,
+                floor_ms=floor_ms,
+                below_ms=below_ms,
+            )
+            if found is not None:
+                return found
+        return joint_trees(
             self._catalogue,
             cliques,
             demand,
@@ -178,12 +209,6 @@ class TreeChooser:
             floor_ms=floor_ms,
             below_ms=below_ms,
         )
-        if found.trees is None:
-            if not times:
-                return None
-            winner = min(known, key=lambda c: (c.timing.shortfall is not None, c.timing.t_ms))
-            return replace(winner, bound_ms=found.bound_ms)
-        return self._timed("joint", found.trees, demand, found.bound_ms)
 
     def _noted(self, best: Candidate) -> Candidate:
         """Say how far from the least T a choice may be, where it may be far."""
