@@ -10,6 +10,7 @@ trees are had by asking for them only.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from controller.alignedtrees import AlignedTrees
 from controller.bounds import access_duration_ms, lower_bound_ms
@@ -17,6 +18,7 @@ from controller.demand import Demand
 from controller.hub import best_hubs
 from controller.jointtrees import JointTrees, joint_trees
 from controller.leastload import least_load_trees
+from controller.loadaware import load_aware_trees
 from controller.multicast import Tree, shortest_path_trees
 from controller.overtime import time_rates
 from controller.roundtiming import RoundTiming
@@ -77,21 +79,38 @@ class TreeChooser:
         What each round has to carry.
     family
         One of `TREE_FAMILIES`.
+    exact
+        Whether to solve an integer program where the network has too many trees
+        to list; without, in far less time, a heuristic stands for it.
     """
 
-    def __init__(self, routing: Routing, demand: Demand, family: str) -> None:
+    def __init__(
+        self, routing: Routing, demand: Demand, family: str, *, exact: bool = True
+    ) -> None:
         self._routing, self._demand, self._family = routing, demand, family
+        self._exact = exact
         few = count_spanning_trees(routing.topology) <= _MOST_TREES
         wanted = demand.multicast and family in ("best", "least-load")
         self._catalogue = TreeCatalogue(routing.topology) if wanted and few else None
         self._aligned = AlignedTrees(routing.topology) if wanted and few else None
 
-    def choose(self, cliques: Sequence[Sequence[int]]) -> Candidate:
-        """Choose the trees of one round of disjoint cliques of city indices."""
+    def choose(self, cliques: Sequence[Sequence[int]], known: Sequence[Tree] = ()) -> Candidate:
+        """Choose the trees of one round of disjoint cliques of city indices.
+
+        Parameters
+        ----------
+        cliques
+            The round.
+        known
+            Trees that a search has found for it, to be considered as well.
+        """
         # Trees are weighed at a common rate; rates of their own come on top.
         common = replace(self._demand, rates="common")
         best: Candidate | None = None
-        for candidate in self._candidates(cliques, common):
+        candidates = self._candidates(cliques, common)
+        if known:
+            candidates = chain(candidates, [self._timed("searched", tuple(known), common)])
+        for candidate in candidates:
             timed = candidate
             if self._demand.rates != "common":
                 timing = time_rates(self._routing.topology, candidate.trees, self._demand)
@@ -151,6 +170,9 @@ class TreeChooser:
             )
             if found.trees is not None:
                 return self._timed("least-load", found.trees, demand, found.bound_ms)
+        if not self._exact:
+            near = load_aware_trees(self._routing, cliques, demand.payload_bytes)
+            return self._timed("least-load (heuristic)", near, demand, floor_ms)
         exact = least_load_trees(self._routing, cliques, demand.payload_bytes)
         family = f"least-load ({exact.note})" if exact.note else "least-load"
         timed = self._timed(family, exact.trees, demand)
