@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from controller.alignedtrees import AlignedTrees
 from controller.bounds import access_duration_ms, lower_bound_ms
 from controller.demand import Demand
 from controller.hub import best_hubs
 from controller.jointtrees import JointTrees, joint_trees
 from controller.leastload import least_load_trees
+from controller.listedtrees import ListedTrees
 from controller.loadaware import load_aware_trees
 from controller.multicast import Tree, shortest_path_trees
 from controller.overtime import time_rates
@@ -92,7 +92,7 @@ class TreeChooser:
         few = count_spanning_trees(routing.topology) <= _MOST_TREES
         wanted = demand.multicast and family in ("best", "least-load")
         self._catalogue = TreeCatalogue(routing.topology) if wanted and few else None
-        self._aligned = AlignedTrees(routing.topology) if wanted and few else None
+        self._listed = ListedTrees(routing.topology) if wanted and few else None
 
     def choose(self, cliques: Sequence[Sequence[int]], known: Sequence[Tree] = ()) -> Candidate:
         """Choose the trees of one round of disjoint cliques of city indices.
@@ -146,6 +146,7 @@ class TreeChooser:
             joint = self._joint(cliques, demand, known)
             if joint is not None:
                 yield joint
+            yield from self._packed(cliques, demand)
 
     def _timed(
         self, family: str, trees: tuple[Tree, ...], demand: Demand, bound_ms: float = 0.0
@@ -211,10 +212,10 @@ class TreeChooser:
         below_ms: float,
     ) -> JointTrees:
         """Without memory by listing what is aligned, else by the integer program."""
-        if self._catalogue is None or self._aligned is None:
+        if self._catalogue is None or self._listed is None:
             return JointTrees(None, floor_ms)
         if demand.memory_bytes == 0 and demand.resend_ms == 0:
-            found = self._aligned.choose(
+            found = self._listed.aligned(
                 cliques,
                 demand.payload_bytes,
                 access_ms=access_ms,
@@ -231,6 +232,18 @@ class TreeChooser:
             floor_ms=floor_ms,
             below_ms=below_ms,
         )
+
+    def _packed(self, cliques: Sequence[Sequence[int]], demand: Demand) -> Iterator[Candidate]:
+        """Trees that are best for rates of their own, with no memory and with ample memory."""
+        if self._listed is None or self._demand.rates != "per-stream":
+            return
+        access_ms = access_duration_ms(self._routing.topology, cliques, demand)
+        binding = demand.memory_binds(max(map(len, cliques)) - 1, access_ms)
+        regimes = [False] if not binding else [True, False] if demand.memory_bytes else [True]
+        for aligned in regimes:
+            trees = self._listed.packed(cliques, demand.payload_bytes, aligned=aligned)
+            if trees is not None:
+                yield self._timed("packed", trees, demand)
 
     def _noted(self, best: Candidate) -> Candidate:
         """Say how far from the least T a choice may be, where it may be far."""

@@ -115,6 +115,20 @@ def test_plan_front_and_progress_of_an_answer() -> None:
     assert "proved" in found.certificate.statement
 
 
+def test_the_plan_of_a_large_network_uses_the_trees_of_the_search() -> None:
+    """Sixteen islands: too many trees to list, and the integer program would take minutes."""
+    found = optimize(
+        make_topology(16, seed=1),
+        payload_bytes=PAYLOAD_BYTES,
+        memory_bytes=32e9,
+        budget_s=4.0,
+        restarts=0,
+    )
+    assert found.plan.feasible
+    assert not check_plan(found.plan)
+    assert found.plan.prediction.t_ms == pytest.approx(found.best.t_ms, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -1,12 +1,14 @@
-"""Trees for a round without memory: aligned, and with the least T at a common rate.
+"""Trees of whole rounds from lists of all choices, where an integer program would take long.
 
 Ours. Without memory the streams of a clique have to arrive together, which few
 joint choices of their trees allow; all of these are listed
-(`controller.search.alignment`). T is then the largest latency of the chosen plus
-the busiest link's time D, and D is one of few numbers: n copies on some link.
-For each D, from the least on, a bisection over the latencies finds the least
-that still packs, each question decided exactly by depth-first search. That
-takes milliseconds where an integer program over single trees takes a second.
+(`controller.search.alignment`). At a common rate T is the largest latency of
+the chosen plus the busiest link's time D, and D is one of few numbers: n copies
+on some link. For each D, from the least on, a bisection over the latencies finds
+the least that still packs, each question decided exactly by depth-first search.
+That takes milliseconds where an integer program over single trees takes a
+second. At rates of their own the same choices are packed by
+`controller.search.packing`, for no memory or for more than can ever be held.
 """
 
 from collections.abc import Sequence
@@ -19,7 +21,7 @@ import numpy.typing as npt
 from controller.jointtrees import JointTrees
 from controller.multicast import Tree, make_tree
 from controller.search.alignment import aligned_choices
-from controller.search.packing import decide_rows
+from controller.search.packing import Group, decide_rows, pack
 from controller.search.treetable import TreeTable
 from testbed.topology import Topology
 
@@ -27,6 +29,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 _NODES = 2_000
+_PACKING_NODES = 200
+_GAP_MS = 0.01
 _EQUAL_MS = 1e-9
 
 
@@ -51,8 +55,8 @@ class _Choices:
     picks: Ints
 
 
-class AlignedTrees:
-    """Chooses trees for rounds without memory on one network.
+class ListedTrees:
+    """Chooses trees of rounds on one network.
 
     Parameters
     ----------
@@ -68,7 +72,7 @@ class AlignedTrees:
         """Built when it is first needed: most rounds have memory."""
         return TreeTable(self.topology)
 
-    def choose(
+    def aligned(
         self,
         cliques: Sequence[Sequence[int]],
         payload_bytes: float,
@@ -77,7 +81,7 @@ class AlignedTrees:
         floor_ms: float,
         below_ms: float,
     ) -> JointTrees | None:
-        """Choose the trees of all senders of a round; ``None`` if that is out of reach.
+        """Choose trees for no memory and a common rate; ``None`` if that is out of reach.
 
         Parameters
         ----------
@@ -90,16 +94,12 @@ class AlignedTrees:
         floor_ms, below_ms
             A known lower bound of T; only a smaller T than the other is of interest.
         """
-        groups: list[_Choices] = []
-        for clique in cliques:
-            found = self._groups(tuple(clique))
-            if found is None:
-                return None
-            groups += found
+        groups = self._groups(cliques, aligned=True)
+        if groups is None:
+            return None
         if not all(len(group.latency_ms) for group in groups):
             return JointTrees(None, below_ms)
-        copy_ms = np.array([payload_bytes * 8e-6 / e.rate_gbps for e in self.topology.edges])
-        search = _Least(groups, copy_ms, access_ms)
+        search = _Least(groups, self._copy_ms(payload_bytes), access_ms)
         search.run(below_ms)
         if search.exhausted:
             return None
@@ -108,21 +108,62 @@ class AlignedTrees:
         picked = list(zip(groups, search.rows, strict=True))
         return JointTrees(self._trees(cliques, picked), max(floor_ms, search.t_ms))
 
-    def _groups(self, clique: tuple[int, ...]) -> list[_Choices] | None:
-        """Each sender of a pair by itself, a larger clique as a whole."""
-        if len(clique) > 2:
-            joint = aligned_choices(self._table, clique)
-            if not joint.complete:
-                return None
-            return [_Choices(clique, clique, joint.copies, joint.latency_ms, joint.picks)]
-        groups = []
-        for sender in clique:
-            others = [city for city in clique if city != sender]
-            own = self._table.choose(sender, others)
-            picks = np.arange(len(own.spanning))[:, None]
-            copies = own.usage.astype(np.float64)
-            groups.append(_Choices((sender,), clique, copies, own.latency_ms, picks))
-        return groups if self._table.complete else None
+    def packed(
+        self, cliques: Sequence[Sequence[int]], payload_bytes: float, *, aligned: bool
+    ) -> tuple[Tree, ...] | None:
+        """Choose trees for a rate of its own for each stream; ``None`` if there are none.
+
+        Parameters
+        ----------
+        cliques
+            Disjoint cliques of city indices.
+        payload_bytes
+            Of one stream on the wire.
+        aligned
+            Whether there is no memory; without, there is more than enough.
+        """
+        groups = self._groups(cliques, aligned=aligned)
+        if groups is None or not all(len(group.latency_ms) for group in groups):
+            return None
+        copy_ms = self._copy_ms(payload_bytes)
+        cities = self.topology.cities
+        found = pack(
+            [
+                Group(
+                    group.copies * copy_ms,
+                    group.latency_ms,
+                    payload_bytes * 8e-6 / min(cities[i].access_rate_gbps for i in group.clique),
+                )
+                for group in groups
+            ],
+            lower_ms=0.0,
+            gap_ms=_GAP_MS,
+            nodes=_PACKING_NODES,
+        )
+        return self._trees(cliques, list(zip(groups, found.picks, strict=True)))
+
+    def _copy_ms(self, payload_bytes: float) -> Floats:
+        return np.array([payload_bytes * 8e-6 / edge.rate_gbps for edge in self.topology.edges])
+
+    def _groups(self, cliques: Sequence[Sequence[int]], *, aligned: bool) -> list[_Choices] | None:
+        """Cliques that have to be aligned as a whole, else each sender by itself."""
+        if not self._table.complete:
+            return None
+        groups: list[_Choices] = []
+        for clique in map(tuple, cliques):
+            if aligned and len(clique) > 2:
+                joint = aligned_choices(self._table, clique)
+                if not joint.complete:
+                    return None
+                picks = joint.picks
+                groups.append(_Choices(clique, clique, joint.copies, joint.latency_ms, picks))
+                continue
+            for sender in clique:
+                own = self._table.choose(sender, [city for city in clique if city != sender])
+                picks = np.arange(len(own.spanning))[:, None]
+                copies = own.usage.astype(np.float64)
+                groups.append(_Choices((sender,), clique, copies, own.latency_ms, picks))
+        return groups
 
     def _trees(
         self, cliques: Sequence[Sequence[int]], picked: Sequence[tuple[_Choices, int]]
