@@ -82,6 +82,20 @@ def test_long_bound_is_below_three_rounds_of_four_islands() -> None:
     best_ms = brute_force(times, 3)
     bound_ms = bound_long(times, pool, 2 * best_ms, deadline=time.monotonic() + 60)
     assert 0.4 * best_ms < bound_ms <= best_ms * (1 + 1e-9)
+    # Without any time a bound is left, only a weaker one.
+    at_once_ms = bound_long(times, pool, 2 * best_ms, deadline=time.monotonic() - 1)
+    assert 0 < at_once_ms <= bound_ms
+
+
+def test_a_proof_without_time_claims_nothing() -> None:
+    topology = make_topology(5, seed=3)
+    times = RoundTimes(topology, payload_bytes=PAYLOAD_BYTES, memory_bytes=32e9)
+    pool = full_pool(times)
+    assert pool is not None
+    best_ms = brute_force(times, 2)
+    proof = prove_short(times, pool, 2 * best_ms, deadline=time.monotonic() - 1)
+    assert not proof.proved
+    assert 0 < proof.lower_ms <= best_ms
 
 
 def test_the_answer_does_not_depend_on_the_workers() -> None:
