@@ -21,6 +21,7 @@ from typing import Any
 from controller.optimizer import MAX_PERIOD, Progress, optimize
 from controller.search.candidates import starts
 from testbed.generate import make_topology
+from testbed.progress import Step
 from testbed.topology import Topology, load_topology
 
 _SIZES = (9, 16, 32, 64)
@@ -33,28 +34,22 @@ def measure(topology: Topology, budget_s: float, restarts: int) -> dict[str, Any
     """Optimise one network, and say how long it took and how much memory it used."""
     families = len(starts(topology, MAX_PERIOD))
     measured_s: list[float] = []
-
-    def show(state: Progress) -> None:
-        if state.done == families:
-            measured_s.append(state.seconds)
-        print(
-            f"\r{topology.name}: {state.done}/{state.total} tasks, {state.seconds:.1f} s, "
-            f"best {state.best_ms:.1f} ms ",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
-
     began = time.monotonic()
-    found = optimize(
-        topology,
-        payload_bytes=_PAYLOAD_BYTES,
-        memory_bytes=_MEMORY_BYTES,
-        budget_s=budget_s,
-        restarts=restarts,
-        progress=show,
-    )
-    print(file=sys.stderr)
+    with Step(f"optimising {topology.name}") as step:
+
+        def show(state: Progress) -> None:
+            if state.done == families:
+                measured_s.append(state.seconds)
+            step.tick(f"{state.done} of {state.total} tasks, best {state.best_ms:.1f} ms")
+
+        found = optimize(
+            topology,
+            payload_bytes=_PAYLOAD_BYTES,
+            memory_bytes=_MEMORY_BYTES,
+            budget_s=budget_s,
+            restarts=restarts,
+            progress=show,
+        )
     near_s = next(s for s, ms in found.history if ms <= found.best.objective_ms * _NEAR)
     # This process, and as many workers as there are cores, each at most the largest.
     own_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -64,7 +59,7 @@ def measure(topology: Topology, budget_s: float, restarts: int) -> dict[str, Any
         "islands": len(topology.cities),
         "seconds": round(time.monotonic() - began, 2),
         "families": families,
-        "families_seconds": round(measured_s[0], 2),
+        "families_seconds": round(measured_s[0], 2) if measured_s else None,
         "near_seconds": round(near_s, 2),
         "tasks": f"{found.tasks_done}/{found.tasks}",
         "t_ms": round(found.best.t_ms, 2),
@@ -101,7 +96,9 @@ def main() -> int:
         print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     result: dict[str, Any] = {"rows": rows}
     if len(rows) > 1:
-        result["families_exponent"] = round(exponent(rows, "families_seconds"), 2)
+        # A budget may be too short even to measure all families.
+        if all(row["families_seconds"] for row in rows):
+            result["families_exponent"] = round(exponent(rows, "families_seconds"), 2)
         result["memory_exponent"] = round(exponent(rows, "memory_mb"), 2)
     print(json.dumps(result))
     return 0

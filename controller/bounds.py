@@ -41,12 +41,9 @@ def lower_bound_ms(routing: Routing, cliques: Sequence[Sequence[int]], demand: D
     )
     duration_ms = access_duration_ms(topology, cliques, demand)
     sets = {frozenset(found) for found in _candidate_sets(topology, delays_ms)}
+    ends = [(topology.index(e.src), topology.index(e.dst), e.rate_gbps) for e in topology.edges]
     for cities in sets:
-        entering = [
-            edge.rate_gbps
-            for edge in topology.edges
-            if topology.index(edge.dst) in cities and topology.index(edge.src) not in cities
-        ]
+        entering = [rate for src, dst, rate in ends if dst in cities and src not in cities]
         streams = 0
         for clique in cliques:
             inside = sum(city in cities for city in clique)

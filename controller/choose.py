@@ -10,12 +10,15 @@ trees are had by asking for them only.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from controller.bounds import access_duration_ms, lower_bound_ms
 from controller.demand import Demand
 from controller.hub import best_hubs
-from controller.jointtrees import joint_trees
+from controller.jointtrees import JointTrees, joint_trees
 from controller.leastload import least_load_trees
+from controller.listedtrees import ListedTrees
+from controller.loadaware import load_aware_trees
 from controller.multicast import Tree, shortest_path_trees
 from controller.overtime import time_rates
 from controller.roundtiming import RoundTiming
@@ -76,20 +79,38 @@ class TreeChooser:
         What each round has to carry.
     family
         One of `TREE_FAMILIES`.
+    exact
+        Whether to solve an integer program where the network has too many trees
+        to list; without, in far less time, a heuristic stands for it.
     """
 
-    def __init__(self, routing: Routing, demand: Demand, family: str) -> None:
+    def __init__(
+        self, routing: Routing, demand: Demand, family: str, *, exact: bool = True
+    ) -> None:
         self._routing, self._demand, self._family = routing, demand, family
+        self._exact = exact
         few = count_spanning_trees(routing.topology) <= _MOST_TREES
         wanted = demand.multicast and family in ("best", "least-load")
         self._catalogue = TreeCatalogue(routing.topology) if wanted and few else None
+        self._listed = ListedTrees(routing.topology) if wanted and few else None
 
-    def choose(self, cliques: Sequence[Sequence[int]]) -> Candidate:
-        """Choose the trees of one round of disjoint cliques of city indices."""
+    def choose(self, cliques: Sequence[Sequence[int]], known: Sequence[Tree] = ()) -> Candidate:
+        """Choose the trees of one round of disjoint cliques of city indices.
+
+        Parameters
+        ----------
+        cliques
+            The round.
+        known
+            Trees that a search has found for it, to be considered as well.
+        """
         # Trees are weighed at a common rate; rates of their own come on top.
         common = replace(self._demand, rates="common")
         best: Candidate | None = None
-        for candidate in self._candidates(cliques, common):
+        candidates = self._candidates(cliques, common)
+        if known:
+            candidates = chain(candidates, [self._timed("searched", tuple(known), common)])
+        for candidate in candidates:
             timed = candidate
             if self._demand.rates != "common":
                 timing = time_rates(self._routing.topology, candidate.trees, self._demand)
@@ -125,6 +146,7 @@ class TreeChooser:
             joint = self._joint(cliques, demand, known)
             if joint is not None:
                 yield joint
+            yield from self._packed(cliques, demand)
 
     def _timed(
         self, family: str, trees: tuple[Tree, ...], demand: Demand, bound_ms: float = 0.0
@@ -149,6 +171,9 @@ class TreeChooser:
             )
             if found.trees is not None:
                 return self._timed("least-load", found.trees, demand, found.bound_ms)
+        if not self._exact:
+            near = load_aware_trees(self._routing, cliques, demand.payload_bytes)
+            return self._timed("least-load (heuristic)", near, demand, floor_ms)
         exact = least_load_trees(self._routing, cliques, demand.payload_bytes)
         family = f"least-load ({exact.note})" if exact.note else "least-load"
         timed = self._timed(family, exact.trees, demand)
@@ -170,7 +195,36 @@ class TreeChooser:
         if times and min(times) <= floor_ms * (1 + _CLOSE):
             return None
         below_ms = min(times) if times else floor_ms * _FAR
-        found = joint_trees(
+        found = self._jointly(cliques, demand, access_ms, floor_ms, below_ms)
+        if found.trees is None:
+            if not times:
+                return None
+            winner = min(known, key=lambda c: (c.timing.shortfall is not None, c.timing.t_ms))
+            return replace(winner, bound_ms=found.bound_ms)
+        return self._timed("joint", found.trees, demand, found.bound_ms)
+
+    def _jointly(
+        self,
+        cliques: Sequence[Sequence[int]],
+        demand: Demand,
+        access_ms: float,
+        floor_ms: float,
+        below_ms: float,
+    ) -> JointTrees:
+        """Without memory by listing what is aligned, else by the integer program."""
+        if self._catalogue is None or self._listed is None:
+            return JointTrees(None, floor_ms)
+        if demand.memory_bytes == 0 and demand.resend_ms == 0:
+            found = self._listed.aligned(
+                cliques,
+                demand.payload_bytes,
+                access_ms=access_ms,
+                floor_ms=floor_ms,
+                below_ms=below_ms,
+            )
+            if found is not None:
+                return found
+        return joint_trees(
             self._catalogue,
             cliques,
             demand,
@@ -178,12 +232,18 @@ class TreeChooser:
             floor_ms=floor_ms,
             below_ms=below_ms,
         )
-        if found.trees is None:
-            if not times:
-                return None
-            winner = min(known, key=lambda c: (c.timing.shortfall is not None, c.timing.t_ms))
-            return replace(winner, bound_ms=found.bound_ms)
-        return self._timed("joint", found.trees, demand, found.bound_ms)
+
+    def _packed(self, cliques: Sequence[Sequence[int]], demand: Demand) -> Iterator[Candidate]:
+        """Trees that are best for rates of their own, with no memory and with ample memory."""
+        if self._listed is None or self._demand.rates != "per-stream":
+            return
+        access_ms = access_duration_ms(self._routing.topology, cliques, demand)
+        binding = demand.memory_binds(max(map(len, cliques)) - 1, access_ms)
+        regimes = [False] if not binding else [True, False] if demand.memory_bytes else [True]
+        for aligned in regimes:
+            trees = self._listed.packed(cliques, demand.payload_bytes, aligned=aligned)
+            if trees is not None:
+                yield self._timed("packed", trees, demand)
 
     def _noted(self, best: Candidate) -> Candidate:
         """Say how far from the least T a choice may be, where it may be far."""

@@ -22,6 +22,7 @@ the memory does not bind, so are trees that another one beats in links and delay
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import le
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -113,15 +114,15 @@ def joint_trees(
 def _undominated(trees: Sequence[Tree]) -> list[Tree]:
     """Leave out trees that use all edges of another one and are nowhere faster."""
     kept: list[Tree] = []
+    known: list[tuple[int, tuple[float, ...]]] = []
     for tree in sorted(trees, key=lambda tree: (len(tree.edges), sum(tree.delays_ms.values()))):
-        edges = set(tree.edges)
+        edges, delays_ms = sum(1 << edge for edge in tree.edges), tuple(tree.delays_ms.values())
         beaten = any(
-            edges.issuperset(other.edges)
-            and all(other.delays_ms[city] <= delay for city, delay in tree.delays_ms.items())
-            for other in kept
+            other & ~edges == 0 and all(map(le, others_ms, delays_ms)) for other, others_ms in known
         )
         if not beaten:
             kept.append(tree)
+            known.append((edges, delays_ms))
     return kept
 
 

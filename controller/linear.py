@@ -58,7 +58,13 @@ class LinearProgram:
         self.tags.append(tag)
 
     def solve(
-        self, cost: Vector, lower: Vector, upper: Vector, *, interior: bool = False
+        self,
+        cost: Vector,
+        lower: Vector,
+        upper: Vector,
+        *,
+        interior: bool = False,
+        shift: Vector | None = None,
     ) -> Solution | None:
         """Minimise; ``None`` if no point satisfies the rows.
 
@@ -68,6 +74,8 @@ class LinearProgram:
             One value per column.
         interior
             Interior points with crossover: faster for large programs.
+        shift
+            Added to the rows' limits, one value per row.
 
         Raises
         ------
@@ -78,7 +86,7 @@ class LinearProgram:
         result = linprog(
             cost,
             A_ub=coo_matrix((self._value, (self._row, self._column)), shape=shape).tocsr(),
-            b_ub=self._limits,
+            b_ub=self._limits if shift is None else self._limits + shift,
             bounds=np.column_stack([lower, upper]),
             method="highs-ipm" if interior else "highs-ds",
         )

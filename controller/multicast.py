@@ -7,6 +7,7 @@ so a switch that copies along the tree never delivers a packet twice.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from testbed.routing import Routing, path_delay_ms
 from testbed.topology import Topology
@@ -42,7 +43,7 @@ class Tree:
         """City indices, in the order of the clique."""
         return tuple(self.paths)
 
-    @property
+    @cached_property
     def edges(self) -> tuple[int, ...]:
         """All edges of the tree, in index order, each once."""
         return tuple(sorted({edge for path in self.paths.values() for edge in path}))

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from controller.choose import TREE_FAMILIES, Candidate, TreeChooser
 from controller.demand import Demand
 from controller.mixing import mix
-from controller.multicast import edge_copies
+from controller.multicast import Tree, edge_copies
 from controller.plan import Piece, Plan, Prediction, RoundPlan, Stream
 from controller.schedule import Round, Schedule
 from testbed.errors import InputError, suggestion
@@ -42,6 +43,8 @@ def make_plan(
     resend_ms: float = 0.0,
     fifo_datagrams: int = 0,
     datagram_bytes: float = DATAGRAM_BYTES,
+    exact: bool = True,
+    known: Sequence[Sequence[Tree]] = (),
 ) -> Plan:
     """Plan a schedule on a topology.
 
@@ -76,6 +79,11 @@ def make_plan(
         Packets per stream that the receiving chip's own FIFO takes, and their
         size. A memory of 0 stands for that FIFO alone; one above 0 and below it
         cannot be had. 0 datagrams: not checked.
+    exact
+        Without, trees of large networks come from a heuristic, in far less time.
+    known
+        Trees that a search has found, for each round of the schedule; they are
+        considered like any others.
 
     Returns
     -------
@@ -100,10 +108,10 @@ def make_plan(
         schedule, demand, fifo_bytes, f"{fifo_datagrams} × {datagram_bytes:g} B × {scale:g}"
     )
     routing = route(topology)
-    chooser = TreeChooser(routing, demand, trees)
+    chooser = TreeChooser(routing, demand, trees, exact=exact)
     chosen = [
-        chooser.choose([[topology.index(code) for code in clique] for clique in cliques])
-        for cliques in schedule.rounds
+        chooser.choose([[topology.index(code) for code in clique] for clique in cliques], found)
+        for cliques, found in zip_longest(schedule.rounds, known, fillvalue=())
     ]
     period = tuple(
         _round_plan(topology, demand, cliques, candidate, fifo_bytes)

@@ -127,7 +127,14 @@ class RateProgram:
         if binding:
             self._memory()
 
-    def solve(self, lower_ms: Vector, upper_ms: Vector, *, tie_break: bool) -> Solution | None:
+    def solve(
+        self,
+        lower_ms: Vector,
+        upper_ms: Vector,
+        *,
+        tie_break: bool,
+        shift: Vector | None = None,
+    ) -> Solution | None:
         """Minimise T with durations in a box; ``None`` if there is no solution.
 
         Parameters
@@ -137,6 +144,8 @@ class RateProgram:
         tie_break
             Whether to prefer early and short streams among equals; without, the
             marginals are those of T alone.
+        shift
+            Added to the rows' limits.
         """
         size = self.program.size
         cost, lower, upper = np.zeros(size), np.zeros(size), np.full(size, np.inf)
@@ -147,7 +156,7 @@ class RateProgram:
             cost[: len(self.trees)] = TIE_BREAK / len(self.trees)
             if self.count > 1:
                 cost[span] = TIE_BREAK / len(self.trees)
-        return self.program.solve(cost, lower, upper)
+        return self.program.solve(cost, lower, upper, shift=shift)
 
     def durations_ms(self, solution: Solution) -> Vector:
         """One duration per group."""

@@ -4,23 +4,32 @@ Ours. The marginals of the round's linear program say how T answers to each row'
 limit; a delay, a capacity or a memory stands in one or more rows, and what they
 say adds up (envelope theorem). Where the optimum is not unique the figure is one
 of the subgradients: it lies between the answers to a small step up and one down.
+The answer to a step in one direction is had by solving the program once more.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from controller.demand import Demand
-from controller.linear import Solution
 from controller.multicast import Tree, link_time_ms
-from controller.rateprogram import Limit, RateProgram, limits
+from controller.rateprogram import RateProgram, limits
 from controller.roundtiming import RoundTiming
 from controller.timing import build_program
 from testbed.topology import Topology
 
+Kind: TypeAlias = Literal["delay", "capacity", "access", "memory"]
+Key: TypeAlias = tuple[Kind, int]
+"""What T may depend on: ``delay`` and ``capacity`` of a directed edge, ``access`` and
+``memory`` of a city; in ms, Gbit/s, Gbit/s and GB."""
+
 _TOO_LITTLE = 1e-9
 _MAX_DURATIONS = 1000.0
+_TANGENTS = (1.0, 0.98, 1.02, 0.9, 1.1, 0.7, 1.4, 2.5)
+# By how much a step moves a limit: little, and much against the solver's 1e-7.
+_STEP_MS = 0.02
 
 
 @dataclass(frozen=True)
@@ -65,79 +74,113 @@ def sensitivity(
     """
     if timing.shortfall is not None:
         raise ValueError("a round that is not feasible has no sensitivities")
-    ways = limits(topology, trees, demand)
-    common = demand.rates == "common" or len(set(timing.durations_ms.values())) == 1
-    program = build_program(trees, demand, ways, common=common)
-    lengths_ms = np.empty(program.count)
-    for sender, group in program.groups.items():
-        lengths_ms[group] = timing.durations_ms[sender]
-    for step in (1.0, 0.98, 1.02, 0.9, 1.1, 0.7, 1.4, 2.5):
-        program.add_tangents(lengths_ms * step)
-    lower = np.zeros(program.count)
-    solution = program.solve(lower, lengths_ms * _MAX_DURATIONS, tie_break=False)
-    if solution is None:
-        raise ValueError("the round's program has no solution")
-    return _Reader(topology, program, ways, solution).read()
+    found = DualView(topology, trees, demand, timing.durations_ms).marginals()
+    kinds: tuple[Kind, ...] = ("delay", "capacity", "access", "memory")
+    return Sensitivity(
+        *({index: value for (k, index), value in found.items() if k == kind} for kind in kinds)
+    )
 
 
-class _Reader:
-    """Adds up what the rows of one solved program say."""
+class DualView:
+    """A solved program of one round, and what its limits depend on.
+
+    Parameters
+    ----------
+    topology, trees, demand
+        A feasible round with constant rates.
+    durations_ms
+        By sender, as it was timed; tangents are laid there.
+
+    Attributes
+    ----------
+    effects
+        Key to row to the change of the row's limit per unit of the key.
+
+    Raises
+    ------
+    ValueError
+        The program has no solution.
+    """
 
     def __init__(
         self,
         topology: Topology,
-        program: RateProgram,
-        ways: Sequence[Limit],
-        solution: Solution,
+        trees: Sequence[Tree],
+        demand: Demand,
+        durations_ms: Mapping[int, float],
     ) -> None:
-        self.topology, self.program, self.solution = topology, program, solution
-        self.delay: dict[int, float] = {}
-        self.capacity: dict[int, float] = {}
-        self.access: dict[int, float] = {}
-        self.memory: dict[int, float] = {}
+        ways = limits(topology, trees, demand)
+        common = demand.rates == "common" or len(set(durations_ms.values())) == 1
+        self.topology = topology
+        self.program: RateProgram = build_program(trees, demand, ways, common=common)
+        lengths_ms = np.empty(self.program.count)
+        for sender, group in self.program.groups.items():
+            lengths_ms[group] = durations_ms[sender]
+        for step in _TANGENTS:
+            self.program.add_tangents(lengths_ms * step)
+        self._box = np.zeros(self.program.count), lengths_ms * _MAX_DURATIONS
+        solution = self.program.solve(*self._box, tie_break=False)
+        if solution is None:
+            raise ValueError("the round's program has no solution")
+        self.solution = solution
+        self.effects: dict[Key, dict[int, float]] = {}
+        for row, tag in enumerate(self.program.program.tags):
+            for key, change in self._effects(*tag):
+                rows = self.effects.setdefault(key, {})
+                rows[row] = rows.get(row, 0.0) + change
 
-    def read(self) -> Sensitivity:
-        for tag, marginal in zip(self.program.program.tags, self.solution.marginals, strict=True):
-            if marginal:
-                self._row(*tag, float(marginal))
-        return Sensitivity(
-            *(
-                {key: value for key, value in sorted(found.items()) if abs(value) > _TOO_LITTLE}
-                for found in (self.delay, self.capacity, self.access, self.memory)
-            )
-        )
+    def marginals(self) -> dict[Key, float]:
+        """T's change in ms per unit of each key, by this program's duals; zeros are left out."""
+        found = {
+            key: float(sum(self.solution.marginals[row] * by for row, by in rows.items()))
+            for key, rows in sorted(self.effects.items())
+        }
+        return {key: value for key, value in found.items() if abs(value) > _TOO_LITTLE}
 
-    def _row(self, kind: str, first: int, second: int, marginal: float) -> None:
+    def gain_ms(self, keys: Sequence[Key]) -> float:
+        """What T loses, in ms per unit, if the keys get better together: less delay, more else."""
+        shift = np.zeros(len(self.program.program.tags))
+        for key in keys:
+            for row, change in self.effects.get(key, {}).items():
+                shift[row] += -change if key[0] == "delay" else change
+        largest = float(np.abs(shift).max())
+        if not largest:
+            return 0.0
+        step = _STEP_MS / largest
+        better = self.program.solve(*self._box, tie_break=False, shift=shift * step)
+        return 0.0 if better is None else (self.solution.cost - better.cost) / step
+
+    def _effects(self, kind: str, first: int, second: int) -> Iterator[tuple[Key, float]]:
+        """What a row's limit depends on, by its tag."""
+        trees = self.program.trees
         if kind in ("link", "out", "in"):
-            self._limit(kind, first, second, marginal)
+            yield self._of_rate(kind, first, second)
         elif kind in ("end", "last", "lag"):
-            self._delay(first, second, -marginal)
+            yield from self._delays(trees[first], second, -1.0)
         elif kind in ("lead", "first"):
-            self._delay(first, second, marginal)
+            yield from self._delays(trees[first], second, 1.0)
         elif kind == "hold":
-            for j, tree in enumerate(self.program.trees):
+            for tree in trees:
                 if second in tree.delays_ms:
-                    self._delay(j, second, marginal)
+                    yield from self._delays(tree, second, 1.0)
         if kind in ("lead", "lag", "hold"):
             # The row's limit grows with the memory as the duration times M / P.
-            length_ms = self._length_ms(self.program.trees[first].sender)
-            per_gb = length_ms * 1e9 / self.program.demand.payload_bytes
-            self.memory[second] = self.memory.get(second, 0.0) + marginal * per_gb
+            group = self.program.groups[trees[first].sender]
+            length_ms = float(self.program.durations_ms(self.solution)[group])
+            yield ("memory", second), length_ms * 1e9 / self.program.demand.payload_bytes
 
-    def _length_ms(self, sender: int) -> float:
-        return float(self.program.durations_ms(self.solution)[self.program.groups[sender]])
+    def _delays(self, tree: Tree, city: int, sign: float) -> Iterator[tuple[Key, float]]:
+        for edge in tree.paths[city]:
+            yield ("delay", edge), sign
 
-    def _delay(self, j: int, city: int, per_ms: float) -> None:
-        for edge in self.program.trees[j].paths[city]:
-            self.delay[edge] = self.delay.get(edge, 0.0) + per_ms
-
-    def _limit(self, kind: str, index: int, copies: int, marginal: float) -> None:
+    def _of_rate(self, kind: str, index: int, copies: int) -> tuple[Key, float]:
         payload_bytes = self.program.demand.payload_bytes
+        key: Key
         if kind == "link":
-            rate_gbps, found = self.topology.edges[index].rate_gbps, self.capacity
+            key, rate_gbps = ("capacity", index), self.topology.edges[index].rate_gbps
         else:
-            rate_gbps, found = self.topology.cities[index].access_rate_gbps, self.access
+            key, rate_gbps = ("access", index), self.topology.cities[index].access_rate_gbps
         alone_ms = link_time_ms(payload_bytes, rate_gbps)
         # One group: D ≥ copies · alone; more: Σ n ρ ≤ unit / alone.
         step = copies * alone_ms if copies else self.program.unit_ms / alone_ms
-        found[index] = found.get(index, 0.0) + marginal * step / rate_gbps
+        return key, step / rate_gbps

@@ -75,9 +75,16 @@ class TreeCatalogue:
         self._dst = [topology.index(edge.dst) for edge in topology.edges]
         self._spanning = tuple(spanning_trees(topology))
         self._into: dict[int, list[dict[int, int]]] = {}
+        self._trees: dict[tuple[int, int, tuple[int, ...]], tuple[Tree, ...]] = {}
 
     def trees(self, sender: int, clique: int, receivers: Sequence[int]) -> tuple[Tree, ...]:
         """List all trees from a sender to its receivers, each once."""
+        key = (sender, clique, tuple(receivers))
+        if key not in self._trees:
+            self._trees[key] = self._cut_back(*key)
+        return self._trees[key]
+
+    def _cut_back(self, sender: int, clique: int, receivers: tuple[int, ...]) -> tuple[Tree, ...]:
         if sender not in self._into:
             self._into[sender] = [self._rooted(links, sender) for links in self._spanning]
         ways: dict[tuple[tuple[int, ...], ...], None] = {}

@@ -16,7 +16,7 @@ from experiments.counters import (
     stale_rows,
     sum_checks,
 )
-from experiments.decay import Decay, measure_decay
+from experiments.decay import Decay, measure_decay, start_lifetime
 from experiments.events import stream_table, write_tables
 from experiments.network_record import NetworkRecord
 from experiments.results import amend_manifest, read_json, read_state, write_json
@@ -116,6 +116,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
             for t in times
         ],
         "a_rms": plan.prediction.a_rms,
+        "a_rms_start": start_lifetime(plan),
         **_decay_entries(decay, stale),
         "objective_ms": _objective(t_measured_ms, plan.prediction.a_rms),
         "objective_planned_ms": plan.prediction.objective_ms,
@@ -200,6 +201,7 @@ def _decay_entries(decay: Decay, stale: dict[str, int]) -> dict[str, Any]:
     """What the summary says of the disagreement; the rest is in ``events/survival.parquet``."""
     return {
         "a_rms_measured": decay.lifetime,
+        "a_rms_seen": decay.seen,
         "a_rms_tail": decay.tail,
         "survival_planned": decay.planned.tolist(),
         "survival_measured": decay.measured.tolist(),

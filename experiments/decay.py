@@ -42,7 +42,7 @@ class Decay:
         How large rounding may have made the deviation.
     tail
         What the last vectors would still add to A if the schedule went on for
-        ever; None if the schedule never mixes.
+        ever and averaged exactly; None if the schedule never mixes.
     """
 
     measured: Curve
@@ -53,8 +53,13 @@ class Decay:
 
     @property
     def lifetime(self) -> float | None:
-        """A as measured: the sum of S(k), its tail included."""
-        return None if self.tail is None else float(self.measured.sum()) + self.tail
+        """A as measured: the sum of S(k) from round 0 on, its tail included."""
+        return None if self.tail is None else self.seen + self.tail
+
+    @property
+    def seen(self) -> float:
+        """The part of A that the run itself showed: S(k) after each of its rounds, and S(0)."""
+        return float(self.measured.sum())
 
     @property
     def error(self) -> float:
@@ -112,6 +117,19 @@ def measure_decay(states: Sequence[npt.NDArray[np.int32]], plan: Plan) -> Decay:
         tail = _tail([*matrices[phase:], *matrices[:phase]], centred @ centred.T)
     bound += _FLOAT_ERROR * np.arange(1, plan.rounds + 2)
     return Decay(np.array(measured), np.array(planned), np.array(deviation), bound, tail)
+
+
+def start_lifetime(plan: Plan) -> float | None:
+    """A, rms, of independent vectors before round 0, where a run starts; ``None`` if infinite.
+
+    The plan's own A is the mean over all rounds of the period to start from. A
+    run sees one of them, so this is what its measured A has to agree with.
+    """
+    if plan.prediction.a_rms is None:
+        return None
+    matrices = _matrices(plan)
+    count = len(matrices[0])
+    return 1.0 + _tail(matrices, np.eye(count) / (count - 1))
 
 
 def rounding_bound(matrices: Sequence[Matrix], rounds: int, elements: int) -> Curve:

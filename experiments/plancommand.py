@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from controller.bottlenecks import find_bottlenecks
 from experiments.comparison.compare import Comparison, Request, compare
 from experiments.comparison.tables import print_rows
 from experiments.config import ExperimentConfig, run_prefix
@@ -18,6 +19,11 @@ from experiments.planjson import plan_object
 from experiments.planning import plan_experiment
 from experiments.report import print_front, print_plan
 from experiments.run import termination_interrupts
+from experiments.sensitivities import (
+    print_sensitivities,
+    sensitivities_object,
+    write_sensitivities,
+)
 from experiments.units import format_bytes
 from testbed.errors import CliquenetError, InfeasibleError, UntrustedRunError
 from testbed.progress import Step
@@ -36,11 +42,15 @@ def plan_and_show(
     plan = plan_experiment(config)
     if output is not None:
         plan.write(output)
+    bottlenecks = find_bottlenecks(plan)
     files = write_plan_files(results_dir / PLANS / run_prefix(config), plan)
+    files.append(write_sensitivities(files[0].parent, bottlenecks))
     if as_json:
-        _print_object({**plan_object(plan), "files": _names(files)})
+        found = sensitivities_object(bottlenecks)
+        _print_object({**plan_object(plan), **found, "files": _names(files)})
     else:
         print_plan(plan)
+        print_sensitivities(bottlenecks)
         _print_line(f"{'files':<12}{files[0].parent}")
     if not plan.feasible:
         raise InfeasibleError(f"infeasible: {plan.reason}")

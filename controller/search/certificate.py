@@ -75,8 +75,10 @@ def _statement(short: ShortProof, lower_ms: float, gap: float, period: int) -> s
     elif short.proved:
         first = f"no rotation of one or two rounds is better than {known} of {period} (proved)"
     else:
+        # Out of time before all were looked at, there may be none that are known to be open.
+        open_ones = short.unsettled or "some"
         first = (
-            f"no rotation of one or two rounds is better than {short.lower_ms:.1f} ms "
-            f"({short.unsettled} of {short.pairs} are unsettled)"
+            f"no rotation of one or two rounds is better than {max(short.lower_ms, lower_ms):.1f} "
+            f"ms ({open_ones} of {short.pairs} are unsettled)"
         )
     return f"{first}; none of any length better than {lower_ms:.1f} ms (gap {gap:.1%})"

@@ -182,11 +182,39 @@ class _Solver:
         """Whether the round can end by T: choices, none at all, or out of effort."""
         in_time = np.flatnonzero((self.ready_ms <= t_ms + 1e-9) & (self.latency_ms < t_ms))
         shares = self.load_ms[in_time] / (t_ms - self.latency_ms[in_time])[:, None]
-        search = _Search(shares, self.owner[in_time], len(self.groups), nodes)
-        found = search.run()
-        if found is None or not found:
-            return None if search.exhausted else ()
-        return tuple(int(in_time[found[g]] - self.starts[g]) for g in range(len(self.groups)))
+        found = decide_rows(shares, self.owner[in_time], len(self.groups), nodes)
+        if not found:
+            return found
+        return tuple(int(in_time[row] - self.starts[g]) for g, row in enumerate(found))
+
+
+def decide_rows(
+    shares: Floats, owner: npt.NDArray[np.int64], groups: int, nodes: int
+) -> tuple[int, ...] | tuple[()] | None:
+    """Choose one row of each owner such that no column's sum exceeds one.
+
+    Parameters
+    ----------
+    shares
+        Shape (rows, columns), 0 or more.
+    owner
+        Shape (rows,): 0 to ``groups`` − 1.
+    groups
+        Number of owners.
+    nodes
+        Effort limit.
+
+    Returns
+    -------
+    tuple of int or None
+        Row of each owner; empty if there is no such choice, ``None`` if the
+        effort did not suffice to tell.
+    """
+    search = _Search(shares, owner, groups, nodes)
+    found = search.run()
+    if found is None or not found:
+        return None if search.exhausted else ()
+    return tuple(found[group] for group in range(groups))
 
 
 class _Search:

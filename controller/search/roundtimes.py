@@ -122,7 +122,7 @@ class RoundTimes:
         """Round time on the trees that the planner would choose, which takes seconds."""
         if labels not in self._planned:
             demand = Demand(self.payload_bytes, self.memory_bytes, multicast=True, aggregation=True)
-            chooser = TreeChooser(route(self.topology), demand, "best")
+            chooser = TreeChooser(route(self.topology), demand, "best", exact=False)
             timing = self._timing(chooser.choose(cliques_of(labels)).trees)
             self._planned[labels] = timing.t_ms if timing.shortfall is None else np.inf
         return self._planned[labels]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.multicast import Tree
 from controller.search.candidates import Start
 from controller.search.front import Point
 from controller.search.local import Pool, Searcher, full_pool
@@ -112,6 +113,12 @@ def refine_point(point: Point) -> Point:
         exact = known.exact or not worker.times.table.complete
         found.append(known.t_ms if exact else min(known.t_ms, worker.times.planned_ms(labels)))
     return Point(max(found), point.lifetime, point.rounds)
+
+
+def trees_of(point: Point) -> list[tuple[Tree, ...]]:
+    """Trees with which the search times each round of a rotation."""
+    worker = this_worker()
+    return [worker.times.evaluate(labels).trees for labels in point.rounds]
 
 
 def _random_round(worker: Worker, rng: np.random.Generator) -> Labels:

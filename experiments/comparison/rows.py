@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from controller.plan import Plan
 from experiments.comparison.cases import Case, Group
+from experiments.decay import start_lifetime
 from experiments.planjson import busiest_link, memory_needed_bytes
 
 Source = Literal["ran", "reused", "refused", "failed"]
@@ -23,6 +24,11 @@ class Row:
     ``None`` where there are none, and so is a disagreement lifetime that is
     infinite. Bytes of islands are per round, the mean over the islands that
     take part. ``reason`` says why there is no result that can be trusted.
+
+    ``a_rms`` is the plan's A, the mean over the rounds to start from;
+    ``a_start`` that of a start before round 0, as in a run. ``a_measured`` is
+    the sum of the run's survival curve, ``a_seen``, and of what its last vectors
+    would add to it under further exact averaging.
     """
 
     group: Group
@@ -39,6 +45,9 @@ class Row:
     t_measured_ms: float | None
     t_error_percent: float | None
     a_rms: float | None
+    a_start: float | None
+    a_measured: float | None
+    a_seen: float | None
     objective_planned_ms: float | None
     objective_ms: float | None
     island_out_bytes: float | None
@@ -100,6 +109,9 @@ def make_row(
         t_measured_ms=measured.get("t_measured_ms"),
         t_error_percent=measured.get("t_error_percent"),
         a_rms=prediction.a_rms,
+        a_start=start_lifetime(plan),
+        a_measured=measured.get("a_rms_measured"),
+        a_seen=_seen(measured),
         objective_planned_ms=prediction.objective_ms,
         objective_ms=measured.get("objective_ms"),
         island_out_bytes=moved[0],
@@ -113,6 +125,12 @@ def make_row(
         run_id=measured.get("run_id", ""),
         source=source,
     )
+
+
+def _seen(summary: Mapping[str, Any]) -> float | None:
+    """The part of A that the run's own rounds showed."""
+    curve = summary.get("survival_measured")
+    return None if curve is None else float(sum(curve))
 
 
 def _complaint(summary: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """The comparison as a table: on the terminal, as CSV for programs, as Markdown for people."""
 
 import csv
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,19 @@ _ON_OFF = {True: "on", False: "off"}
 _TEXT_COLUMNS = ("schedule", "off", "verdict", "busiest link")
 _VERDICT_STYLE = {"PASS": "green", "DEGRADED": "yellow", "FAIL": "bold red", "ERROR": "bold red"}
 
+_LEGEND = """\
+T planned and measured in ms; off: M multicast, A aggregation
+A run: as measured, * its end extrapolated, > without end
+load: streams on the busiest link"""
+_HOW_A_IS_MEASURED = (
+    "A planned: the mean over the rounds to start from; where it differs, that of a start in "
+    "round 0, as in a run, is in brackets. A measured: S(k) of the islands' vectors summed over "
+    "the rounds that were run, plus what the vectors at the end would add if averaging went on "
+    "exactly; seen is the share without that. T (A + ½): T measured, A planned."
+)
+_ALL_SEEN = 1 - 1e-3
+"""Share of A from which on nothing is said about the rest."""
+
 
 def cells(row: Row) -> dict[str, str]:
     """A row as people read it: heading to text, in order."""
@@ -26,7 +40,8 @@ def cells(row: Row) -> dict[str, str]:
         "T planned ms": f"{row.t_planned_ms:.1f}" if row.feasible else "infeasible",
         "T measured ms": _number(row.t_measured_ms, ".1f"),
         "error %": _number(row.t_error_percent, "+.2f"),
-        "A": _number(row.a_rms, ".2f", "∞"),
+        "A": _planned_lifetime(row),
+        "A measured": _lifetime(row),
         "T (A + ½) ms": _objective(row),
         "out per island": _bytes(row.island_out_bytes),
         "in per island": _bytes(row.island_in_bytes),
@@ -47,9 +62,10 @@ def brief_cells(row: Row) -> dict[str, str]:
         "planned": f"{row.t_planned_ms:.1f}" if row.feasible else "–",
         "measured": full["T measured ms"],
         "error %": full["error %"],
-        "A": full["A"],
-        "T (A + ½)": _objective(row),
-        "streams": str(row.busiest_link_streams),
+        "A": _number(row.a_rms, ".2f", "∞"),
+        "A run": _brief_lifetime(row),
+        "T(A+½)": _objective(row),
+        "load": str(row.busiest_link_streams),
         "verdict": row.verdict,
     }
 
@@ -70,7 +86,7 @@ def print_rows(rows: Sequence[Row], title: str, console: Console | None = None) 
         style = _VERDICT_STYLE.get(row.verdict, "dim")
         table.add_row(*texts[:-1], f"[{style}]{texts[-1]}[/]")
     console.print(table)
-    console.print("T planned and measured in ms; off: M multicast, A aggregation", style="dim")
+    console.print(_LEGEND, style="dim")
     for row in rows:
         if row.reason:
             console.print(f"- {_named(row)}: {row.reason}", markup=False, soft_wrap=True)
@@ -106,6 +122,8 @@ def markdown(rows: Sequence[Row], title: str) -> str:
         + ", ".join(sorted({format_bytes(row.payload_bytes) for row in rows}))
         + "; bytes of islands are per round in which they take part; "
         "A = ∞: the islands never agree.",
+        "",
+        _HOW_A_IS_MEASURED,
     ]
     return "\n".join(lines) + "\n"
 
@@ -121,6 +139,28 @@ def _named(row: Row) -> str:
     if not row.aggregation:
         name += ", no aggregation"
     return name
+
+
+def _planned_lifetime(row: Row) -> str:
+    """The plan's A, and that of the run's start where it is another one."""
+    text = _number(row.a_rms, ".2f", "∞")
+    start = _number(row.a_start, ".2f", "∞")
+    return text if start == text else f"{text} ({start})"
+
+
+def _lifetime(row: Row) -> str:
+    """A as measured, and how much of it the run saw."""
+    if row.a_seen is None:
+        return "–"
+    if row.a_measured is None:
+        return f"> {row.a_seen:.2f}"
+    seen = row.a_seen / row.a_measured
+    return f"{row.a_measured:.2f}" + ("" if seen >= _ALL_SEEN else f" ({seen:.0%} seen)")
+
+
+def _brief_lifetime(row: Row) -> str:
+    """A as measured, with a star for a share that the run did not see."""
+    return re.sub(r" \(.*", "*", _lifetime(row))
 
 
 def _objective(row: Row) -> str:

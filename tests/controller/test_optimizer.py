@@ -82,6 +82,20 @@ def test_long_bound_is_below_three_rounds_of_four_islands() -> None:
     best_ms = brute_force(times, 3)
     bound_ms = bound_long(times, pool, 2 * best_ms, deadline=time.monotonic() + 60)
     assert 0.4 * best_ms < bound_ms <= best_ms * (1 + 1e-9)
+    # Without any time a bound is left, only a weaker one.
+    at_once_ms = bound_long(times, pool, 2 * best_ms, deadline=time.monotonic() - 1)
+    assert 0 < at_once_ms <= bound_ms
+
+
+def test_a_proof_without_time_claims_nothing() -> None:
+    topology = make_topology(5, seed=3)
+    times = RoundTimes(topology, payload_bytes=PAYLOAD_BYTES, memory_bytes=32e9)
+    pool = full_pool(times)
+    assert pool is not None
+    best_ms = brute_force(times, 2)
+    proof = prove_short(times, pool, 2 * best_ms, deadline=time.monotonic() - 1)
+    assert not proof.proved
+    assert 0 < proof.lower_ms <= best_ms
 
 
 def test_the_answer_does_not_depend_on_the_workers() -> None:
@@ -113,6 +127,20 @@ def test_plan_front_and_progress_of_an_answer() -> None:
     assert found.certificate.short.proved
     assert found.certificate.long_lower_ms <= found.best.objective_ms
     assert "proved" in found.certificate.statement
+
+
+def test_the_plan_of_a_large_network_uses_the_trees_of_the_search() -> None:
+    """Sixteen islands: too many trees to list, and the integer program would take minutes."""
+    found = optimize(
+        make_topology(16, seed=1),
+        payload_bytes=PAYLOAD_BYTES,
+        memory_bytes=32e9,
+        budget_s=4.0,
+        restarts=0,
+    )
+    assert found.plan.feasible
+    assert not check_plan(found.plan)
+    assert found.plan.prediction.t_ms == pytest.approx(found.best.t_ms, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,15 @@ from hypothesis import strategies as st
 from made_networks import NINE, PAYLOAD_BYTES, STREAM_MS, networks, rounds_of
 
 from controller.check import check_plan
+from controller.choose import TreeChooser
+from controller.demand import Demand
+from controller.multicast import shortest_path_trees
 from controller.plan import Plan
 from controller.planner import format_bytes, make_plan
 from controller.schedule import NAMED, Schedule, load_schedule
 from testbed.errors import InputError
+from testbed.generate import make_topology
+from testbed.routing import route
 
 
 @functools.cache
@@ -226,3 +231,31 @@ def test_another_process_makes_the_same_plan() -> None:
 )
 def test_bytes_are_written_short(count: float, text: str) -> None:
     assert format_bytes(count) == text
+
+
+def test_known_trees_are_used_where_they_are_better_and_only_there() -> None:
+    """Trees of a search, for a round whose shortest paths load one link with three streams."""
+    settings = {"payload_bytes": PAYLOAD_BYTES, "memory_bytes": 32e9}
+    schedule = load_schedule("triangles", NINE)
+    cliques = [[NINE.index(code) for code in clique] for clique in schedule.rounds[1]]
+    better = TreeChooser(route(NINE), Demand(PAYLOAD_BYTES, 32e9), "best").choose(cliques)
+    plain = make_plan(NINE, schedule, **settings, trees="shortest-path")
+    told = make_plan(NINE, schedule, **settings, trees="shortest-path", known=[(), better.trees])
+    assert plain.prediction.t_ms == pytest.approx(534.48)
+    assert told.prediction.t_ms == pytest.approx(443.495)
+    assert told.trees == "shortest-path, searched"
+    worse = shortest_path_trees(route(NINE), cliques)
+    again = make_plan(NINE, schedule, **settings, known=[(), worse])
+    assert again.prediction.t_ms == pytest.approx(443.495)
+    assert "searched" not in again.trees
+
+
+def test_without_exactness_large_networks_get_trees_from_a_heuristic() -> None:
+    topology = make_topology(16, seed=1)
+    rounds = ((topology.codes[:8], topology.codes[8:]),)
+    quick = make_plan(
+        topology, Schedule("halves", rounds), payload_bytes=2e9, memory_bytes=32e9, exact=False
+    )
+    assert quick.feasible
+    assert "heuristic" in quick.trees
+    assert check_plan(quick) == []

@@ -30,6 +30,9 @@ def made_row(**changes: object) -> Row:
         "t_measured_ms": 101.0,
         "t_error_percent": 1.0,
         "a_rms": 1.5,
+        "a_start": 1.5,
+        "a_measured": 1.4999999,
+        "a_seen": 1.4999999,
         "objective_planned_ms": 200.0,
         "objective_ms": 202.0,
         "island_out_bytes": 1.79e9,
@@ -50,6 +53,8 @@ NOTHING_MEASURED = {
     "t_measured_ms": None,
     "t_error_percent": None,
     "objective_ms": None,
+    "a_measured": None,
+    "a_seen": None,
     "island_out_bytes": None,
     "island_in_bytes": None,
     "memory_high_water_bytes": None,
@@ -64,7 +69,15 @@ def made_rows() -> list[Row]:
     return [
         made_row(),
         made_row(schedule="all-to-all", **NOTHING_MEASURED, **refused, source="refused"),
-        made_row(schedule="regional", a_rms=None, objective_planned_ms=None, objective_ms=None),
+        made_row(
+            schedule="regional",
+            a_rms=None,
+            a_start=None,
+            a_measured=None,
+            a_seen=2.0,
+            objective_planned_ms=None,
+            objective_ms=None,
+        ),
         made_row(memory_bytes=32e9, t_planned_ms=90.0, objective_planned_ms=180.0),
         made_row(
             schedule="all-to-all",
@@ -76,5 +89,6 @@ def made_rows() -> list[Row]:
         ),
         made_row(group="ablation", memory_bytes=32e9, multicast=False),
         made_row(group="ablation", memory_bytes=32e9, multicast=False, aggregation=False),
+        made_row(schedule="pairs", a_rms=7.538, a_start=7.538, a_measured=7.54, a_seen=2.41),
         made_row(group="optimised", schedule="optimised-0B", t_error_percent=-0.2),
     ]

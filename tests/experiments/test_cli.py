@@ -60,9 +60,14 @@ def test_plan_prints_the_rounds_and_writes_the_plan(capsys, tmp_path):
 def test_plan_leaves_plan_map_and_rates_in_a_folder_named_like_its_runs(capsys, tmp_path):
     assert main(["plan", "--schedule", "regional", "--results", str(tmp_path)]) == 0
     (folder,) = (tmp_path / "plans").iterdir()
-    assert str(folder) in capsys.readouterr().out.replace("\n", "")
+    printed = capsys.readouterr().out.replace("\n", "")
+    assert str(folder) in printed
+    assert "shorter T   −1 ms per ms less: delay of tyo-sin" in printed
     assert folder.name == run_prefix(load_config(None, {"schedule": "regional"}))
-    assert {path.name for path in folder.iterdir()} == {"plan.json", "map.png", "rates.png"}
+    written = {path.name for path in folder.iterdir()}
+    assert written == {"plan.json", "map.png", "rates.png", "sensitivities.json"}
+    found = json.loads((folder / "sensitivities.json").read_text())["sensitivities"]
+    assert {"what": "delay", "places": ["tyo-sin"], "unit": "ms", "gain_ms_per_unit": 1.0} in found
 
 
 def test_a_plan_as_json_is_one_object_on_the_last_line(capsys, tmp_path):
@@ -76,6 +81,8 @@ def test_a_plan_as_json_is_one_object_on_the_last_line(capsys, tmp_path):
     assert value["t_ms"] == pytest.approx(value["rounds"][0]["t_ms"])
     assert value["busiest_link_streams"] == value["rounds"][0]["busiest_link_streams"] == 2
     assert [len(clique) for clique in value["rounds"][0]["cliques"]] == [3, 3, 3]
+    assert {each["what"] for each in value["sensitivities"]} == {"delay", "link"}
+    assert value["sensitivities_note"] == ""
 
 
 def test_an_infeasible_plan_ends_with_status_4_and_its_reason(capsys, tmp_path):
@@ -92,6 +99,8 @@ def test_an_infeasible_plan_as_json_says_so_and_still_ends_with_status_4(capsys,
     value = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert value["feasible"] is False
     assert "nyc must hold 86.4 ms of stream (216 MB)" in value["reason"]
+    assert value["sensitivities"] == []
+    assert "infeasible" in value["sensitivities_note"]
 
 
 def test_variables_lists_every_key_with_its_default(capsys):

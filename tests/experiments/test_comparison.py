@@ -22,7 +22,7 @@ from experiments.comparison.compare import Comparison, Request, compare
 from experiments.comparison.figure_rows import draw_agreement, draw_objectives
 from experiments.comparison.packets import finished_run, measure_cases
 from experiments.comparison.rows import FIELDS, make_row
-from experiments.comparison.tables import cells, markdown, print_rows, write_csv
+from experiments.comparison.tables import brief_cells, cells, markdown, print_rows, write_csv
 from experiments.config import NAMED_SCHEDULES
 from experiments.planning import plan_experiment
 from experiments.results import create_run, set_state, write_json
@@ -84,6 +84,8 @@ def test_a_row_puts_the_summary_of_an_analysed_run_beside_its_plan(tmp_path):
     assert row.verdict == "PASS"
     assert row.run_id == run_dir.name
     assert row.t_measured_ms == pytest.approx(row.t_planned_ms, rel=0.01)
+    assert row.a_measured == pytest.approx(row.a_start, abs=1e-6)
+    assert row.a_seen == pytest.approx(1.0)
     # One stream of 250 MB leaves each island per round, one sum comes back.
     assert row.island_out_bytes == pytest.approx(250e6, rel=0.01)
     assert row.island_in_bytes == pytest.approx(250e6, rel=0.01)
@@ -97,6 +99,7 @@ def test_a_row_without_a_run_has_no_measured_figures():
     assert row.feasible is False
     assert "short" in row.reason
     assert row.verdict == "not run"
+    assert row.a_measured is row.a_seen is None
     assert row.t_measured_ms is row.objective_ms is row.island_in_bytes is None
 
 
@@ -137,6 +140,17 @@ def test_cells_say_what_is_infinite_infeasible_and_only_planned():
     only_planned = made_row(objective_ms=None, t_measured_ms=None)
     assert cells(only_planned)["T (A + ½) ms"] == "(200)"
     assert cells(only_planned)["T measured ms"] == "–"
+
+
+def test_cells_say_how_much_of_a_was_measured():
+    assert cells(made_row())["A measured"] == "1.50"
+    pairs = made_row(a_rms=2.9375, a_start=2.9285, a_measured=2.9285, a_seen=2.0)
+    assert cells(pairs)["A"] == "2.94 (2.93)"
+    assert cells(pairs)["A measured"] == "2.93 (68% seen)"
+    assert brief_cells(pairs)["A run"] == "2.93*"
+    never = made_row(a_rms=None, a_start=None, a_measured=None, a_seen=2.0)
+    assert (cells(never)["A"], cells(never)["A measured"]) == ("∞", "> 2.00")
+    assert cells(made_row(a_measured=None, a_seen=None))["A measured"] == "–"
 
 
 def test_the_printed_table_shows_every_verdict_and_reason():

@@ -13,7 +13,7 @@ from agents.averaging import START_RMS, Replay, start_tables
 from controller.mixing import averaging_matrix
 from controller.plan import Plan
 from experiments.analysis import analyse_run
-from experiments.decay import measure_decay, rounding_bound
+from experiments.decay import measure_decay, rounding_bound, start_lifetime
 from testbed.errors import InputError
 
 SHAPE = (4, 1024)
@@ -69,6 +69,24 @@ def test_the_named_schedules_decay_as_the_theory_says(schedule, rounds, curve, l
     else:
         assert decay.lifetime == pytest.approx(lifetime, abs=1e-5)
         assert decay.lifetime == pytest.approx(plan.prediction.a_rms, abs=1e-5)
+
+
+def test_a_run_measures_the_lifetime_of_its_own_start() -> None:
+    """Rounds of different worth: from which one a disagreement starts makes a difference."""
+    pairs, everybody = [[0, 1], [2, 3], [4, 5], [6, 7]], [list(range(9))]
+    made = plan_of([pairs, everybody], 3)
+    assert start_lifetime(made) == pytest.approx(1 + math.sqrt(0.5))
+    assert start_lifetime(plan_of([everybody, pairs], 3)) == pytest.approx(1.0)
+    decay = measure_decay(replayed(made), made)
+    assert decay.lifetime == pytest.approx(start_lifetime(made), abs=1e-6)
+    assert decay.seen == pytest.approx(decay.lifetime)
+
+
+@pytest.mark.parametrize("schedule", ["triangles", "pairs", "all-to-all", "regional"])
+def test_the_named_schedules_live_as_long_from_any_round(schedule) -> None:
+    plan = nine_city_plan(schedule, rounds=2)
+    lifetime = plan.prediction.a_rms
+    assert start_lifetime(plan) == (None if lifetime is None else pytest.approx(lifetime))
 
 
 def test_the_tail_is_what_more_rounds_would_show() -> None:

@@ -31,6 +31,11 @@ def test_every_row_is_measured_within_one_percent_or_refused_with_a_reason(first
             assert row.verdict == "PASS", (row.run_id, row.reason)
             assert abs(row.t_error_percent) <= 1.0
             assert row.packets_lost == 0
+            if row.a_start is None:
+                assert row.a_measured is None
+                assert row.a_seen == pytest.approx(1 + 0.5 * row.rounds, abs=1e-6)
+            else:
+                assert row.a_measured == pytest.approx(row.a_start, abs=1e-6)
     (refused,) = [row for row in made.rows if not row.feasible]
     assert (refused.schedule, refused.memory_bytes) == ("all-to-all", 0)
     assert "must hold" in refused.reason
