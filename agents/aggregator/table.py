@@ -24,7 +24,7 @@ from agents.aggregator.ledger import (
 from agents.aggregator.memory import Slots
 from agents.aggregator.sets import Collision, Hash, Sets
 from agents.aggregator.stores import Accumulators, Buffers, Store
-from agents.wire import Cause, DType, StreamLayout, Values
+from agents.wire import Cause, DType, StreamLayout, Values, check_sources
 from testbed.errors import InputError
 
 __all__ = ["NEVER_NS", "Emission", "MemoryModel", "Sink", "Table", "TableCounters"]
@@ -117,7 +117,14 @@ class Table:
         return min(NEVER_NS, self._sets.first_ns + self._timeout_ns)
 
     def open_round(self, round_index: int, mask: int) -> None:
-        """Accept contributions of a round; ``mask`` has a bit for each expected one."""
+        """Accept contributions of a round; ``mask`` has a bit for each expected one.
+
+        Raises
+        ------
+        InputError
+            The mask has more bits than the header.
+        """
+        check_sources(mask.bit_length())
         ledger = self._sets.open_round(round_index, mask, self._layout.blocks)
         self._rounds[round_index] = ledger
 
