@@ -25,44 +25,11 @@ def test_a_burst_is_held_until_the_last_sender_came() -> None:
     assert bench.table.progress(0) == (9, 3)
 
 
-def test_the_short_last_block() -> None:
-    bench = Bench.make()
-    for sender in (A, B, C):
-        bench.add(sender, 19)
-    assert bench.left() == [(19, 1, 7, "complete")]
-    assert bench.out[0].values.shape == (1, LAST)
-
-
 def test_a_single_sender_passes_without_memory() -> None:
     bench = Bench.make(slots=1, mask=A)
     bench.add(A, 0, 5)
     assert bench.left() == [(0, 5, A, "complete")]
     assert bench.table.high_water == 0
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_a_duplicate_is_not_added_before_or_after_completion(before: bool) -> None:
-    bench = Bench.make(mask=A | B)
-    bench.add(A, 0, 2)
-    if before:
-        bench.add(A, 0, 2)
-    bench.add(B, 0, 2)
-    if not before:
-        bench.add(A, 0, 2)
-    assert bench.left() == [(0, 2, A | B, "complete")]
-    np.testing.assert_array_equal(
-        bench.out[0].values, contribution(0, A, 0, 2) + contribution(0, B, 0, 2)
-    )
-    assert bench.table.counters.drops == {"duplicate": 2}
-
-
-def test_overlapping_partial_sums_are_refused() -> None:
-    bench = Bench.make()
-    bench.add(A | B, 3)
-    bench.add(B | C, 3)
-    bench.add(C, 3)
-    assert bench.left() == [(3, 1, 7, "complete")]
-    assert bench.table.counters.drops == {"overlap": 1}
 
 
 def test_timeout_lets_a_partial_sum_leave_and_the_rest_completes() -> None:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traces import Trace, play
+from trace_player import play
+from traces import Trace
 
 from agents.aggregator.table import Emission, Table
 from agents.wire import DType, StreamLayout
