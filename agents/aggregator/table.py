@@ -180,7 +180,7 @@ class Table:
             self.counters.drops["round"] += count
         elif contributors == 0 or contributors & ~ledger.mask:
             self.counters.drops["contributor"] += count
-        elif not self._fits(block, count, width):
+        elif not self._layout.has(block, count, width):
             self.counters.drops["block"] += count
         else:
             exponent = exponent if self._dtype is DType.I32_EXPONENT else 0
@@ -195,12 +195,6 @@ class Table:
         while self.next_timeout_ns <= now_ns:
             for slot in self._sets.pop_oldest():
                 self._evict(slot, Cause.TIMEOUT)
-
-    def _fits(self, block: int, count: int, width: int) -> bool:
-        """Whether the stream has such blocks, of this many elements each."""
-        last = block + count - 1
-        elements_of = self._layout.elements_of
-        return last < self._layout.blocks and elements_of(block) == width == elements_of(last)
 
     def _add_run(
         self, store: Accumulators, ledger: RoundLedger, block: int, part: Part, now_ns: int

@@ -254,9 +254,7 @@ def test_expected_set_changes_while_the_old_round_is_open(memory_model: str) -> 
 
 def test_own_contribution_is_refused() -> None:
     trace = Trace(seed=3)  # city 0; its senders are 1 to 3
-    mask = trace.expectations[0].mask
-    assert mask & 1 << trace.city == 0
-    bench = Bench.make(mask=mask)
+    bench = Bench.make(mask=trace.expectations[0].mask)
     bench.add(1 << trace.city, 0)
     bench.add(1 << trace.city | 2, 0)
     assert bench.table.counters.drops == {"contributor": 2}
