@@ -144,6 +144,14 @@ class Sets:
         """Slots of the oldest arrival whose blocks are held since; forget the arrival."""
         return self._still_held(self._arrivals.popleft())
 
+    def oldest(self) -> tuple[int, int, int] | None:
+        """Round, block and first arrival of what was stored first of all that is held."""
+        slots = np.flatnonzero(self.used)
+        if len(slots) == 0:
+            return None
+        slot = slots[np.lexsort((self.block[slots], self._serial[slots]))[0]]
+        return int(self.round[slot]), int(self.block[slot]), int(self._first_ns[slot])
+
     def victim_in_set(self, ledger: RoundLedger, block: int) -> int | None:
         """Slot of a full set that has to be freed for a block; None if the block has to go."""
         first = self._home(ledger, block) * self.ways

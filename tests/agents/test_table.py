@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from table_bench import ELEMENTS, LAST, A, B, Bench, C, contribution
 
+from agents.aggregator.table import OpenBlock
 from agents.wire import Cause
 from testbed.errors import InputError
 
@@ -178,3 +179,17 @@ def test_memory_does_not_grow_from_round_to_round() -> None:
             sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert sizes[2] - sizes[1] < 2000
+
+
+def test_who_is_missing_for_what_has_been_held_longest() -> None:
+    bench = Bench.make(slots=100, timeout_ns=5)
+    assert bench.table.oldest() is None
+    bench.add(A, 3, 2, t=1)
+    bench.add(A, 0, t=2)
+    bench.add(B, 3, t=3)
+    assert bench.table.oldest() == OpenBlock(round=0, block=3, first_ns=1, missing=C)
+    bench.add(C, 3, t=4)
+    assert bench.table.oldest() == (0, 4, 1, B | C)
+    assert bench.table.seen(0)[:5].tolist() == [A, 0, 0, A | B | C, A]
+    bench.table.expire(6)
+    assert bench.table.oldest() == (0, 0, 2, B | C)
