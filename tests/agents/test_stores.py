@@ -36,6 +36,23 @@ def test_hold_without_a_free_row_may_evict_the_own_block() -> None:
     assert bench.left()[1:] == [(1, 1, C | 8, "complete")]
 
 
+def test_a_block_whose_first_contributions_left_takes_the_lowest_free_way() -> None:
+    bench = Bench.make(slots=4, mask=31, ways=2, memory_model="hold")
+    bench.add(A, 0)  # way 0 of set 0
+    for sender, block in ((A, 2), (B, 2), (A, 1)):  # way 1 of set 0, and a row for set 1
+        bench.add(sender, block)
+    bench.add(30, 0)  # completes, which frees way 0
+    bench.add(C, 2)
+    bench.add(8, 2)  # no row is free, and nothing is older than the own block
+    bench.add(A, 4)
+    bench.add(A, 6)  # of two that came at one time, the lowest way goes
+    assert bench.left() == [
+        (0, 1, 31, "complete"),
+        (2, 1, A | B | C, "collision"),
+        (2, 1, 8, "collision"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("collision", "block", "left"),
     [
