@@ -1,8 +1,11 @@
 """Holding every contribution: rows, who has to go for one, and ordered sums."""
 
+import numpy as np
 import pytest
-from table_bench import A, B, Bench, C
+from table_bench import A, B, Bench, C, contribution
 
+from agents.aggregator.table import MemoryModel
+from agents.wire import Flag
 from testbed.errors import InputError
 
 
@@ -85,3 +88,23 @@ def test_ordered_sums_that_are_not_whole_leave_one_by_one() -> None:
 def test_ordered_without_hold_is_refused() -> None:
     with pytest.raises(InputError, match="memory model to hold"):
         Bench.make(ordered=True)
+
+
+def test_a_sum_that_was_taken_block_by_block_still_saturates() -> None:
+    bench = Bench.make()
+    width = contribution(0, A, 0).shape[1]
+    for sender, first, values in ((A, 0, [1 << 30]), (B, 0, [(1 << 30) - 1, 7]), (C, 0, [5])):
+        block = np.repeat(np.array(values, np.int32)[:, np.newaxis], width, axis=1)
+        bench.table.add(0, sender, first, block, 0)
+    assert bench.out[0].values.tolist() == [[(1 << 31) - 1] * width]
+    assert bench.out[0].flags == Flag.SATURATED
+
+
+@pytest.mark.parametrize("memory_model", ["accumulate", "hold"])
+def test_a_flag_does_not_stay_in_the_slot(memory_model: MemoryModel) -> None:
+    bench = Bench.make(slots=2, memory_model=memory_model)
+    for block, flags in ((0, 0x40), (2, 0)):
+        for sender in (A, B, C):
+            values = contribution(0, sender, block)
+            bench.table.add(0, sender, block, values, 0, flags=flags)
+    assert [e.flags for e in bench.out] == [0x40, 0]
