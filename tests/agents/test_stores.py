@@ -1,4 +1,4 @@
-"""Holding every contribution: rows, who has to go for one, and ordered sums."""
+"""What the memory keeps: rows, who has to go for one, flags, ranges, and ordered sums."""
 
 import numpy as np
 import pytest
