@@ -1,11 +1,26 @@
 """Which of the valid datagrams are meant for this agent."""
 
+from typing import Protocol
+
 from agents.bursts import Run
-from agents.context import AgentContext
-from agents.wire import PacketType
+from agents.context import Expectation
+from agents.wire import PacketType, StreamLayout
 
 
-def misfit(run: Run, kind: PacketType, ctx: AgentContext) -> str:
+class Receiver(Protocol):
+    """Whoever knows what it expects: an agent's context, or what an engine is told."""
+
+    @property
+    def city(self) -> int: ...  # noqa: D102
+
+    @property
+    def layout(self) -> StreamLayout: ...  # noqa: D102
+
+    @property
+    def expectations(self) -> tuple[Expectation, ...]: ...  # noqa: D102
+
+
+def misfit(run: Run, kind: PacketType, ctx: Receiver) -> str:
     """Why a run of blocks does not belong here, or an empty text if it does.
 
     Parameters
