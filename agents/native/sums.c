@@ -6,20 +6,30 @@ typedef int32_t i32 __attribute__((aligned(1), may_alias));
 typedef uint32_t u32 __attribute__((aligned(1), may_alias));
 typedef float f32 __attribute__((aligned(1), may_alias));
 
-/* Keeps within int32; returns whether an element would have left it. */
+/* Add modulo 2^32; returns whether a sum left int32. */
 CQ_FOR_EACH_CPU int cq_add_i32(i32 *out, const i32 *a, const i32 *b, uint32_t count);
 CQ_FOR_EACH_CPU int cq_add_i32(i32 *out, const i32 *a, const i32 *b, uint32_t count)
 {
-    uint32_t any = 0;
+    int32_t left = 0; /* its sign */
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t x = (uint32_t)a[i], y = (uint32_t)b[i], sum = x + y;
-        uint32_t limit = (uint32_t)((int32_t)x >> 31) ^ 0x7FFFFFFFu;
+        int32_t x = a[i], y = b[i], sum = (int32_t)((uint32_t)x + (uint32_t)y);
         /* The sum of two numbers of one sign has the other sign: it left the range. */
-        uint32_t left = (uint32_t)((int32_t)(~(x ^ y) & (x ^ sum)) >> 31);
-        out[i] = (int32_t)((sum & ~left) | (limit & left));
-        any |= left;
+        left |= (x ^ sum) & (y ^ sum);
+        out[i] = sum;
     }
-    return any != 0;
+    return left < 0;
+}
+
+/* Put what left int32 to its limit: `sums` are a + b modulo 2^32, and `b` is still there.
+ *
+ * Rare, and so not in the loop above. */
+static void saturate(i32 *sums, const i32 *b, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        int32_t sum = sums[i], y = b[i], x = (int32_t)((uint32_t)sum - (uint32_t)y);
+        if (((x ^ sum) & (y ^ sum)) < 0)
+            sums[i] = x < 0 ? INT32_MIN : INT32_MAX;
+    }
 }
 
 CQ_FOR_EACH_CPU void cq_add_f32(f32 *out, const f32 *a, const f32 *b, uint32_t count);
@@ -58,5 +68,7 @@ int cq_add(uint32_t dtype, uint8_t *out, const struct cq_part *held, const struc
     }
     int saturated = cq_add_i32((i32 *)out, (const i32 *)held->elements,
                                (const i32 *)come->elements, count);
+    if (saturated)
+        saturate((i32 *)out, (const i32 *)come->elements, count);
     return flags | (saturated ? CQ_SATURATED : 0);
 }
