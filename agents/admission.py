@@ -1,26 +1,11 @@
 """Which of the valid datagrams are meant for this agent."""
 
-from typing import Protocol
-
 from agents.bursts import Run
-from agents.context import Expectation
-from agents.wire import PacketType, StreamLayout
+from agents.context import AgentContext
+from agents.wire import PacketType
 
 
-class Receiver(Protocol):
-    """Whoever knows what it expects: an agent's context, or what an engine is told."""
-
-    @property
-    def city(self) -> int: ...  # noqa: D102
-
-    @property
-    def layout(self) -> StreamLayout: ...  # noqa: D102
-
-    @property
-    def expectations(self) -> tuple[Expectation, ...]: ...  # noqa: D102
-
-
-def misfit(run: Run, kind: PacketType, ctx: Receiver) -> str:
+def misfit(run: Run, kind: PacketType, ctx: AgentContext) -> str:
     """Why a run of blocks does not belong here, or an empty text if it does.
 
     Parameters
