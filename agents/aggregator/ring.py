@@ -34,8 +34,11 @@ class ResendRing:
     sent_ns
         When it was sent first, shape (rows,).
     next_seq
-        Number of the next datagram. It never wraps here; on the wire its lower
-        32 bits are sent.
+        Number of the next datagram to build. It never wraps here; on the wire its
+        lower 32 bits are sent.
+    sent_seq
+        Number of the first datagram that has not been sent yet. Whoever builds
+        has them sent before they are ``rows``.
 
     Raises
     ------
@@ -56,6 +59,7 @@ class ResendRing:
         self.sizes: npt.NDArray[np.uint32] = np.zeros(rows, np.uint32)
         self.sent_ns: npt.NDArray[np.int64] = np.zeros(rows, np.int64)
         self.next_seq = 0
+        self.sent_seq = 0
 
     @property
     def oldest_seq(self) -> int:
