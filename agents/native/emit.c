@@ -1,41 +1,14 @@
 /* What leaves: datagrams built in the resend ring, and the events that say so. */
 #include "cq.h"
+#include "wire.h"
 
-#include <string.h>
-
-enum { MAGIC = 0x434E, VERSION = 1, TYPE_AGG = 2 };
-enum { ETHERNET_IP_UDP_BYTES = 42, NOT_CHECKED = 2 };
-
-static inline void put16(uint8_t *p, uint16_t v)
-{
-    v = __builtin_bswap16(v);
-    memcpy(p, &v, 2);
-}
-
-static inline void put32(uint8_t *p, uint32_t v)
-{
-    v = __builtin_bswap32(v);
-    memcpy(p, &v, 4);
-}
-
-static inline void put64(uint8_t *p, uint64_t v)
-{
-    v = __builtin_bswap64(v);
-    memcpy(p, &v, 8);
-}
-
-/* Whether the ring and the events have room for what one step can bring: a block that has to
- * make way, the block itself, and the events of both and of the run. */
-int cq_room(const struct cq_engine *e)
-{
-    if (e->next_seq - e->sent_seq + 2 > e->ring_rows)
-        return CQ_RING_FULL;
-    return e->events_used + 4 > e->events_room ? CQ_EVENTS_FULL : CQ_DONE;
-}
+enum { NOT_CHECKED = 2 };
 
 void cq_event_add(struct cq_engine *e, int64_t now_ns, enum cq_kind kind, uint32_t source,
                   const struct cq_burst *what, uint64_t value)
 {
+    if (e->events_used == e->events_room)
+        e->want(e, CQ_WANT_EVENTS);
     e->events[e->events_used++] = (struct cq_event){
         .t_ns = now_ns - e->start_ns, .round = what->round, .kind = (uint8_t)kind,
         .src = (uint8_t)source, .cause = (uint8_t)what->cause, .exact = NOT_CHECKED,
@@ -51,83 +24,77 @@ void cq_end_burst(struct cq_engine *e, int64_t now_ns)
     e->burst.count = 0;
 }
 
-static void note_burst(struct cq_engine *e, const struct cq_part *part, enum cq_cause cause,
-                       int64_t now_ns)
-{
-    struct cq_burst *burst = &e->burst;
-    int follows = burst->count && burst->count < e->burst_limit
-        && part->block == burst->block + burst->count && part->round == burst->round
-        && part->bitmap == burst->bitmap && cause == burst->cause
-        && e->next_seq % e->ring_rows != 0;
-    if (!follows) {
-        cq_end_burst(e, now_ns);
-        burst->round = part->round;
-        burst->block = part->block;
-        burst->bitmap = part->bitmap;
-        burst->cause = cause;
-    }
-    burst->count++;
-}
-
-static inline uint8_t *next_row(const struct cq_engine *e)
-{
-    return e->ring + e->next_seq % e->ring_rows * e->row_bytes;
-}
-
-/* The elements are in the next row: write the header before them, and count. */
-static void seal(struct cq_engine *e, const struct cq_part *part, enum cq_cause cause,
-                 int64_t now_ns)
-{
-    uint8_t *row = next_row(e);
-    struct cq_round *round = &e->round_of[part->round];
-    uint32_t elements = cq_elements_of(e, part->block);
-    uint32_t size = CQ_HEADER_BYTES + 4 * elements;
-    note_burst(e, part, cause, now_ns);
-    put16(row, MAGIC);
-    row[2] = VERSION;
-    row[3] = TYPE_AGG;
-    row[4] = (uint8_t)part->flags;
-    row[5] = (uint8_t)e->dtype;
-    put16(row + 6, (uint16_t)elements);
-    put32(row + 8, e->job_id);
-    put32(row + 12, e->epoch);
-    put32(row + 16, part->round);
-    put16(row + 20, (uint16_t)round->clique);
-    row[22] = (uint8_t)e->source;
-    row[23] = (uint8_t)cause;
-    put64(row + 24, part->block);
-    put64(row + 32, part->bitmap);
-    put32(row + 40, (uint32_t)e->next_seq);
-    put16(row + 44, (uint16_t)part->exponent);
-    put16(row + 46, (uint16_t)__builtin_popcountll(part->bitmap));
-    put32(row + 48, (uint32_t)((now_ns - e->start_ns) / 1000));
-    put32(row + CQ_CRC_OFFSET, cq_datagram_crc(row, size));
-    e->sizes[e->next_seq % e->ring_rows] = size;
-    e->next_seq++;
-    round->datagrams_out++;
-    round->bytes_out += size + ETHERNET_IP_UDP_BYTES;
-    round->emitted[part->block] |= part->bitmap;
-    round->complete += round->emitted[part->block] == round->mask;
-    e->emitted[cause]++;
-    e->saturated += (part->flags & CQ_SATURATED) != 0;
-    e->nonfinite += (part->flags & CQ_NONFINITE) != 0;
-}
-
-/* Let a sum, or a single contribution, leave as it is. */
-void cq_emit(struct cq_engine *e, const struct cq_part *part, enum cq_cause cause, int64_t now_ns)
-{
-    memcpy(next_row(e) + CQ_HEADER_BYTES, part->elements, 4 * cq_elements_of(e, part->block));
-    seal(e, part, cause, now_ns);
-}
-
-/* Let a sum leave together with its last contribution: added straight into the ring. */
-void cq_emit_sum(struct cq_engine *e, const struct cq_part *held, const struct cq_part *come,
+/* Count a sum to the event in the making, or begin another one. */
+static void note(struct cq_engine *e, uint32_t round, uint32_t block, uint64_t bitmap,
                  enum cq_cause cause, int64_t now_ns)
 {
-    struct cq_part sum = *held;
-    uint32_t elements = cq_elements_of(e, come->block);
-    sum.bitmap |= come->bitmap;
-    sum.flags = cq_add(e->dtype, next_row(e) + CQ_HEADER_BYTES, held, come, elements,
-                       &sum.exponent);
-    seal(e, &sum, cause, now_ns);
+    struct cq_burst *burst = &e->burst;
+    if (burst->count && block == burst->block + burst->count && round == burst->round
+        && bitmap == burst->bitmap && cause == burst->cause) {
+        burst->count++;
+        return;
+    }
+    cq_end_burst(e, now_ns);
+    *burst = (struct cq_burst){
+        .bitmap = bitmap, .round = round, .block = block, .count = 1, .cause = cause,
+    };
+}
+
+static void write_header(const struct cq_engine *e, uint8_t *row, const struct cq_round *round,
+                         uint32_t block, const struct cq_part *sum, enum cq_cause cause,
+                         int64_t now_ns)
+{
+    put16(row + AT_MAGIC, CQ_MAGIC);
+    row[AT_VERSION] = CQ_VERSION;
+    row[AT_TYPE] = CQ_AGG;
+    row[AT_FLAGS] = sum->flags;
+    row[AT_DTYPE] = (uint8_t)e->dtype;
+    put16(row + AT_ELEMENTS, (uint16_t)cq_elements_of(e, block));
+    put32(row + AT_JOB, e->job_id);
+    put32(row + AT_EPOCH, e->epoch);
+    put32(row + AT_ROUND, round->index);
+    put16(row + AT_CLIQUE, (uint16_t)round->clique);
+    row[AT_SOURCE] = (uint8_t)e->source;
+    row[AT_CAUSE] = (uint8_t)cause;
+    put64(row + AT_BLOCK, block);
+    put64(row + AT_BITMAP, sum->bitmap);
+    put32(row + AT_SEQ, (uint32_t)e->next_seq);
+    put16(row + AT_EXPONENT, (uint16_t)sum->exponent);
+    put16(row + AT_WEIGHT, (uint16_t)__builtin_popcountll(sum->bitmap));
+    put32(row + AT_TIME, (uint32_t)((now_ns - e->start_ns) / 1000));
+}
+
+/* Let the sum of some parts leave, added in their order. */
+void cq_emit(struct cq_engine *e, struct cq_round *round, uint32_t block,
+             const struct cq_part *parts, uint32_t count, enum cq_cause cause, int64_t now_ns)
+{
+    if (e->next_seq - e->sent_seq >= e->send_at)
+        e->want(e, CQ_WANT_SENT);
+    uint32_t index = (uint32_t)(e->next_seq % e->ring_rows), elements = cq_elements_of(e, block);
+    uint32_t size = CQ_HEADER_BYTES + e->element_bytes * elements;
+    uint8_t *row = e->ring + (size_t)index * e->row_bytes, *payload = row + CQ_HEADER_BYTES;
+    struct cq_part sum = parts[0];
+    if (count > 1) {
+        /* bf16 is added up in float32, which does not fit the datagram; all else in place. */
+        uint8_t *to = e->dtype == CQ_BF16 ? e->scratch : payload;
+        if (e->dtype == CQ_BF16 && sum.on_wire) {
+            cq_keep(e->dtype, to, &sum, elements);
+            sum.elements = to;
+        }
+        sum.on_wire = 0;
+        for (uint32_t i = 1; i < count; i++)
+            cq_add(e->dtype, to, &sum, &parts[i], elements);
+    }
+    sum.flags |= cq_leave(e->dtype, payload, sum.elements, sum.on_wire, elements);
+    note(e, round->index, block, sum.bitmap, cause, now_ns);
+    write_header(e, row, round, block, &sum, cause, now_ns);
+    put32(row + CQ_CRC_OFFSET, cq_datagram_crc(row, size));
+    e->sizes[index] = size;
+    e->sent_ns[index] = now_ns;
+    e->next_seq++;
+    round->emitted[block] |= sum.bitmap;
+    round->complete += round->emitted[block] == round->mask;
+    e->emitted[cause]++;
+    e->saturated += (sum.flags & CQ_SATURATED) != 0;
+    e->nonfinite += (sum.flags & CQ_NONFINITE) != 0;
 }

@@ -1,166 +1,141 @@
 /* One receive buffer: take it apart, check each datagram, and give runs of blocks to the table. */
 #include "cq.h"
-
-#include <string.h>
-
-enum { MAGIC = 0x434E, VERSION = 1, TYPE_DATA = 1 };
-enum { ETHERNET_IP_UDP_BYTES = 42 };
-
-static inline uint16_t get16(const uint8_t *p)
-{
-    uint16_t v;
-    memcpy(&v, p, 2);
-    return __builtin_bswap16(v);
-}
-
-static inline uint32_t get32(const uint8_t *p)
-{
-    uint32_t v;
-    memcpy(&v, p, 4);
-    return __builtin_bswap32(v);
-}
-
-static inline uint64_t get64(const uint8_t *p)
-{
-    uint64_t v;
-    memcpy(&v, p, 8);
-    return __builtin_bswap64(v);
-}
+#include "wire.h"
 
 /* The reason to refuse a datagram, or -1; as `agents.bursts.parse` finds it. */
 static int fault(const struct cq_engine *e, const uint8_t *p, uint32_t size)
 {
-    if (size < CQ_HEADER_BYTES + 4)
+    if (size < CQ_HEADER_BYTES + e->element_bytes)
         return CQ_SHORT;
-    if (get16(p) != MAGIC)
-        return CQ_MAGIC;
-    if (p[2] != VERSION)
-        return CQ_VERSION;
-    if (p[3] != TYPE_DATA)
+    if (get16(p + AT_MAGIC) != CQ_MAGIC)
+        return CQ_MAGIC_WRONG;
+    if (p[AT_VERSION] != CQ_VERSION)
+        return CQ_VERSION_WRONG;
+    if (p[AT_TYPE] != CQ_DATA)
         return CQ_TYPE;
-    if (p[5] != e->dtype)
+    if (p[AT_DTYPE] != e->dtype)
         return CQ_DTYPE;
-    if (get32(p + 8) != e->job_id)
+    if (get32(p + AT_JOB) != e->job_id)
         return CQ_JOB;
-    if (size != CQ_HEADER_BYTES + 4u * get16(p + 6))
+    if (size != CQ_HEADER_BYTES + e->element_bytes * get16(p + AT_ELEMENTS))
         return CQ_LENGTH;
     return get32(p + CQ_CRC_OFFSET) == cq_datagram_crc(p, size) ? -1 : CQ_CRC;
 }
 
-/* Whether `next` is the block after `p` of the same stream: epoch to cause, and bitmap agree. */
+/* Whether `next` is the block after `p` of the same stream, with all else alike but the
+ * sequence number, the time and the checksum. */
 static int follows(const uint8_t *p, const uint8_t *next)
 {
-    return get64(next + 24) == get64(p + 24) + 1 && memcmp(p + 12, next + 12, 12) == 0
-        && memcmp(p + 32, next + 32, 8) == 0;
+    uint64_t block = get64(next + AT_BLOCK);
+    return block && block - 1 == get64(p + AT_BLOCK) && memcmp(p, next, AT_BLOCK) == 0
+        && get64(p + AT_BITMAP) == get64(next + AT_BITMAP)
+        && memcmp(p + AT_EXPONENT, next + AT_EXPONENT, AT_TIME - AT_EXPONENT) == 0;
 }
 
-/* The reason why a run of blocks does not belong here, or -1: see `agents.admission`. */
-static int misfit(const struct cq_engine *e, const uint8_t *p, uint32_t count)
+/* Whether a source's datagram is not of a process that has been restarted since. */
+static int admits(struct cq_engine *e, uint32_t source, uint32_t epoch)
 {
-    uint32_t index = get32(p + 16);
-    uint64_t block = get64(p + 24);
-    if (index >= e->rounds)
+    uint64_t bit = (uint64_t)1 << source;
+    if ((e->epoch_known & bit) && (int32_t)(epoch - e->epoch_of[source]) < 0)
+        return 0;
+    e->epoch_known |= bit;
+    e->epoch_of[source] = epoch;
+    return 1;
+}
+
+static struct cq_round *live_round(struct cq_engine *e, uint32_t index)
+{
+    for (struct cq_round *round = e->live; round < e->live + CQ_LIVE_ROUNDS; round++)
+        if (round->seen && round->index == index)
+            return round;
+    return NULL;
+}
+
+/* The reason why a run of `count` blocks does not belong here, or -1. */
+static int misfit(struct cq_engine *e, const struct cq_round *round, const uint8_t *p,
+                  uint32_t count)
+{
+    uint64_t block = get64(p + AT_BLOCK);
+    if (!round)
         return CQ_ROUND;
     if (block > e->blocks || count > e->blocks - block)
         return CQ_BLOCK;
-    if (get16(p + 20) != e->round_of[index].clique)
+    if (get16(p + AT_CLIQUE) != round->clique)
         return CQ_CLIQUE;
-    if (p[22] >= CQ_SOURCES || get64(p + 32) != (uint64_t)1 << p[22])
+    if (p[AT_SOURCE] >= CQ_SOURCES || get64(p + AT_BITMAP) != (uint64_t)1 << p[AT_SOURCE])
         return CQ_CONTRIBUTOR;
-    return -1;
+    return admits(e, p[AT_SOURCE], get32(p + AT_EPOCH)) ? -1 : CQ_EPOCH;
 }
 
-/* The reason why the table cannot take a run of blocks now, or -1. */
-static int refusal(const struct cq_engine *e, const uint8_t *p, uint32_t count, uint32_t width)
+/* The reason why the table cannot take a run that belongs here, or -1. */
+static int refusal(const struct cq_engine *e, const struct cq_round *round, const uint8_t *p,
+                   uint32_t count)
 {
-    const struct cq_round *round = &e->round_of[get32(p + 16)];
-    uint32_t block = (uint32_t)get64(p + 24);
-    if (!round->seen)
-        return CQ_ROUND;
-    if (get64(p + 32) & ~round->mask)
+    uint32_t block = (uint32_t)get64(p + AT_BLOCK), width = get16(p + AT_ELEMENTS);
+    if (get64(p + AT_BITMAP) & ~round->mask)
         return CQ_CONTRIBUTOR;
     if (cq_elements_of(e, block) != width || cq_elements_of(e, block + count - 1) != width)
         return CQ_BLOCK;
     return -1;
 }
 
-static void end_run(struct cq_engine *e, const uint8_t *first, int64_t now_ns)
+static void add_run(struct cq_engine *e, struct cq_round *round, const uint8_t *buffer,
+                    const uint32_t *offsets, uint32_t count, int64_t now_ns)
 {
-    struct cq_burst run = {
-        .round = get32(first + 16), .block = (uint32_t)get64(first + 24),
-        .count = e->run_end - e->run_begin,
-    };
-    cq_event_add(e, now_ns, CQ_HELD, first[22], &run, e->occupied);
+    const uint8_t *first = buffer + offsets[0];
+    uint32_t block = (uint32_t)get64(first + AT_BLOCK);
+    int exponent = e->dtype == CQ_I32_EXPONENT ? (int16_t)get16(first + AT_EXPONENT) : 0;
+    int reason = refusal(e, round, first, count);
+    if (reason >= 0)
+        e->rejects[reason] += count;
+    for (uint32_t i = 0; reason < 0 && i < count; i++) {
+        struct cq_part come = {
+            .elements = buffer + offsets[i] + CQ_HEADER_BYTES, .on_wire = 1,
+            .bitmap = get64(first + AT_BITMAP), .exponent = (int16_t)exponent,
+            .flags = first[AT_FLAGS],
+        };
+        cq_take_block(e, round, block + i, &come, now_ns);
+    }
+    round->datagrams += count;
+    round->wire_bytes += (uint64_t)count
+        * (CQ_FRAME_BYTES + CQ_HEADER_BYTES + e->element_bytes * get16(first + AT_ELEMENTS));
+    struct cq_burst run = {.round = round->index, .block = block, .count = count};
+    cq_event_add(e, now_ns, CQ_HELD, first[AT_SOURCE], &run, e->occupied);
 }
 
-/* Find the end of the run that begins at the cursor; count it, and pass over it if refused. */
-static void begin_run(struct cq_engine *e, const uint8_t *buffer, int64_t now_ns)
+static void take_runs(struct cq_engine *e, const uint8_t *buffer, uint32_t valid, int64_t now_ns)
 {
-    const uint8_t *first = buffer + e->valid[e->cursor];
-    uint32_t size = e->valid_size[e->cursor], end = e->cursor + 1;
-    while (end < e->valid_count && e->valid_size[end] == size
-           && follows(buffer + e->valid[end - 1], buffer + e->valid[end]))
-        end++;
-    uint32_t count = end - e->cursor;
-    e->run_begin = e->cursor;
-    e->run_end = end;
-    int reason = misfit(e, first, count);
-    if (reason < 0) {
-        struct cq_round *round = &e->round_of[get32(first + 16)];
-        round->datagrams_in += count;
-        round->bytes_in += (uint64_t)count * (size + ETHERNET_IP_UDP_BYTES);
-        reason = refusal(e, first, count, (size - CQ_HEADER_BYTES) / 4);
+    for (uint32_t begin = 0, end; begin < valid; begin = end) {
+        const uint8_t *first = buffer + e->valid[begin];
+        for (end = begin + 1; end < valid; end++)
+            if (e->valid_size[end] != e->valid_size[begin]
+                || !follows(buffer + e->valid[end - 1], buffer + e->valid[end]))
+                break;
+        struct cq_round *round = live_round(e, get32(first + AT_ROUND));
+        int reason = misfit(e, round, first, end - begin);
         if (reason < 0)
-            return;
-        end_run(e, first, now_ns);
+            add_run(e, round, buffer, e->valid + begin, end - begin, now_ns);
+        else
+            e->rejects[reason] += end - begin;
     }
-    e->rejects[reason] += count;
-    e->cursor = end;
-}
-
-static void take_datagram(struct cq_engine *e, const uint8_t *p, int64_t now_ns)
-{
-    struct cq_part come = {
-        .elements = p + CQ_HEADER_BYTES, .bitmap = get64(p + 32), .round = get32(p + 16),
-        .block = (uint32_t)get64(p + 24), .exponent = (int16_t)get16(p + 44), .flags = p[4],
-    };
-    cq_take_block(e, &come, now_ns);
-}
-
-/* Go on with the buffer that `cq_take` was given, where the last call ended for want of room. */
-int cq_resume(struct cq_engine *e, const uint8_t *buffer, int64_t now_ns)
-{
-    while (e->cursor < e->valid_count) {
-        int full = cq_room(e);
-        if (full != CQ_DONE)
-            return full;
-        if (e->cursor == e->run_end) {
-            begin_run(e, buffer, now_ns);
-            continue;
-        }
-        take_datagram(e, buffer + e->valid[e->cursor++], now_ns);
-        if (e->cursor == e->run_end)
-            end_run(e, buffer + e->valid[e->run_begin], now_ns);
-    }
-    return CQ_DONE;
 }
 
 /* Take a buffer of datagrams of `segment` bytes each, the last one maybe shorter. */
-int cq_take(struct cq_engine *e, const uint8_t *buffer, uint32_t length, uint32_t segment,
-            int64_t now_ns)
+void cq_take(struct cq_engine *e, const uint8_t *buffer, uint32_t length, uint32_t segment,
+             int64_t now_ns)
 {
-    e->cursor = e->run_end = e->valid_count = 0;
-    uint32_t offset = 0;
+    uint32_t offset = 0, valid = 0;
     do { /* a datagram may be empty */
         uint32_t size = length - offset < segment ? length - offset : segment;
         int reason = fault(e, buffer + offset, size);
         if (reason < 0) {
-            e->valid[e->valid_count] = offset;
-            e->valid_size[e->valid_count++] = size;
+            e->valid[valid] = offset;
+            e->valid_size[valid++] = size;
         } else {
             e->rejects[reason]++;
         }
         offset += size;
     } while (offset < length);
-    return cq_resume(e, buffer, now_ns);
+    take_runs(e, buffer, valid, now_ns);
+    cq_end_burst(e, now_ns);
 }

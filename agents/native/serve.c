@@ -1,6 +1,7 @@
 /* Receives, takes and sends in one loop, so that Python runs only when something else is due. */
 #define _GNU_SOURCE
 #include "cq.h"
+#include "wire.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -19,33 +20,45 @@ static int64_t clock_ns(void)
 /* Send what the ring holds and was not sent yet; the kernel cuts each burst into datagrams.
  *
  * A burst ends with the ring, and with a short datagram. */
-static int send_pending(struct cq_engine *e, struct cq_sockets *s, int64_t now_ns)
+static void send_pending(struct cq_engine *e, struct cq_sockets *s)
 {
-    while (e->sent_seq < e->next_seq) {
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)s->port),
+        .sin_addr.s_addr = htonl(s->ip),
+    };
+    while (e->sent_seq < e->next_seq && !s->error) {
         uint32_t first = (uint32_t)(e->sent_seq % e->ring_rows), count = 0, bytes = 0, size;
         do {
-            size = e->sizes[first + count];
-            e->sent_ns[first + count] = now_ns;
+            size = e->sizes[first + count++];
             bytes += size;
-            count++;
         } while (size == e->row_bytes && count < s->most_segments && first + count < e->ring_rows
                  && e->sent_seq + count < e->next_seq);
-        struct sockaddr_in to = {
-            .sin_family = AF_INET, .sin_port = htons((uint16_t)s->port),
-            .sin_addr.s_addr = htonl(s->ip),
-        };
-        if (sendto(s->out, e->ring + (size_t)first * e->row_bytes, bytes, 0,
-                   (struct sockaddr *)&to, sizeof to) != (ssize_t)bytes) {
-            s->error = errno;
-            return CQ_FAILED;
-        }
+        ssize_t sent = sendto(s->out, e->ring + (size_t)first * e->row_bytes, bytes, 0,
+                              (struct sockaddr *)&to, sizeof to);
+        if (sent != (ssize_t)bytes)
+            s->error = sent < 0 ? errno : EMSGSIZE;
         e->sent_seq += count;
     }
-    return CQ_DONE;
 }
 
-/* Receive one buffer; its length, or -1 if nothing came in time. */
-static ssize_t receive(struct cq_sockets *s, uint32_t *segment, int *cut)
+/* Where the caller's `want` stood while `cq_serve` runs. */
+struct serving {
+    struct cq_sockets *sockets;
+    void (*want)(struct cq_engine *e, int what);
+    void *wants;
+};
+
+static void want(struct cq_engine *e, int what)
+{
+    struct serving *own = e->wants;
+    if (what == CQ_WANT_SENT)
+        send_pending(e, own->sockets);
+    else
+        own->want(e, what);
+}
+
+/* Receive one buffer; its length, or -1. */
+static ssize_t receive(struct cq_sockets *s, int *cut)
 {
     char control[CMSG_SPACE(sizeof(int)) * 2];
     struct iovec into = {.iov_base = s->buffer, .iov_len = CQ_BUFFER_BYTES};
@@ -55,56 +68,64 @@ static ssize_t receive(struct cq_sockets *s, uint32_t *segment, int *cut)
     ssize_t length = recvmsg(s->in, &message, 0);
     if (length < 0)
         return -1;
-    *segment = length ? (uint32_t)length : 1;
+    s->length = (uint32_t)length;
+    s->segment = length ? (uint32_t)length : 1;
     *cut = message.msg_flags & MSG_TRUNC;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+        uint32_t value;
+        memcpy(&value, CMSG_DATA(c), sizeof value);
         if (c->cmsg_level == UDP_LEVEL && c->cmsg_type == GRO_OPTION)
-            *segment = (uint32_t)*(int *)CMSG_DATA(c);
+            s->segment = value;
         else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == OVERFLOW_OPTION)
-            s->overflow = *(uint32_t *)CMSG_DATA(c);
+            s->overflow = value;
     }
     return length;
 }
 
-/* Finish what a call began: send whenever the ring is full, and at the end. */
-static int finish(struct cq_engine *e, struct cq_sockets *s, int result, int64_t now_ns)
+/* Whether a buffer holds something else than data: what recovery asks for, for instance. */
+static int is_other(const struct cq_sockets *s)
 {
-    while (result == CQ_RING_FULL) {
-        if (send_pending(e, s, now_ns) == CQ_FAILED)
-            return CQ_FAILED;
-        result = cq_resume(e, s->buffer, now_ns);
-    }
-    if (result != CQ_DONE)
-        return result;
-    if (cq_next_timeout(e) <= now_ns)
-        while ((result = cq_expire(e, now_ns)) == CQ_RING_FULL)
-            if (send_pending(e, s, now_ns) == CQ_FAILED)
-                return CQ_FAILED;
-    if (result != CQ_DONE)
-        return result;
-    cq_end_burst(e, now_ns);
-    return send_pending(e, s, now_ns);
+    return s->length >= CQ_HEADER_BYTES && get16(s->buffer + AT_MAGIC) == CQ_MAGIC
+        && s->buffer[AT_TYPE] != CQ_DATA;
 }
 
-/* Serve until `until_ns`, or until Python has to do something: see `enum cq_result`. */
+static int serve(struct cq_engine *e, struct cq_sockets *s, int64_t until_ns)
+{
+    do {
+        int cut;
+        if (receive(s, &cut) < 0) {
+            if (errno == EAGAIN || errno == EINTR)
+                return CQ_IDLE;
+            s->error = errno;
+            return CQ_FAILED;
+        }
+        s->now_ns = clock_ns();
+        s->buffers++;
+        if (cut) {
+            e->rejects[CQ_TRUNCATED]++;
+            continue;
+        }
+        if (is_other(s))
+            return CQ_OTHER;
+        cq_take(e, s->buffer, s->length, s->segment, s->now_ns);
+        if (cq_next_timeout(e) <= s->now_ns)
+            cq_expire(e, s->now_ns);
+        send_pending(e, s);
+        if (s->error)
+            return CQ_FAILED;
+    } while (s->now_ns < until_ns);
+    return CQ_DUE;
+}
+
+/* Serve until `until_ns`, which is looked at after each buffer, or until Python has to do
+ * something. */
 int cq_serve(struct cq_engine *e, struct cq_sockets *s, int64_t until_ns)
 {
-    int64_t now_ns = clock_ns();
-    int result = finish(e, s, cq_resume(e, s->buffer, now_ns), now_ns);
-    while (result == CQ_DONE && now_ns < until_ns) {
-        uint32_t segment;
-        int cut;
-        ssize_t length = receive(s, &segment, &cut);
-        if (length < 0) {
-            s->error = errno;
-            return errno == EAGAIN || errno == EINTR ? CQ_IDLE : CQ_FAILED;
-        }
-        now_ns = clock_ns();
-        s->buffers++;
-        if (cut)
-            e->rejects[CQ_TRUNCATED]++;
-        else
-            result = finish(e, s, cq_take(e, s->buffer, (uint32_t)length, segment, now_ns), now_ns);
-    }
+    struct serving own = {.sockets = s, .want = e->want, .wants = e->wants};
+    e->want = want;
+    e->wants = &own;
+    int result = serve(e, s, until_ns);
+    e->want = own.want;
+    e->wants = own.wants;
     return result;
 }

@@ -1,191 +1,181 @@
-/* The memory of sums still incomplete: look up, add, and decide who leaves. */
+/* The memory of what is incomplete: keep, add, and let leave; see `agents.aggregator`. */
 #include "cq.h"
-
-#include <string.h>
 
 static const int64_t NEVER_NS = (int64_t)1 << 62;
 
-/* The finaliser of SplitMix64 (Steele, Lea and Flood 2014) over round and block. */
-static uint64_t mixed(uint64_t round, uint64_t block)
+static uint8_t *elements_of(const struct cq_engine *e, uint32_t row)
 {
-    uint64_t key = (block + 1 + (round << 32)) * 0x9E3779B97F4A7C15u;
-    key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9u;
-    key = (key ^ key >> 27) * 0x94D049BB133111EBu;
-    return key ^ key >> 31;
+    return e->memory + (size_t)row * e->elements * 4;
 }
 
-static struct cq_slot *set_of(const struct cq_engine *e, uint32_t round, uint32_t block)
+static struct cq_part part_of(const struct cq_engine *e, uint32_t row)
 {
-    uint32_t set = e->mixes ? (uint32_t)(mixed(round, block) % e->sets) : block % e->sets;
-    return e->slots + (size_t)set * e->ways;
-}
-
-static struct cq_slot *find(const struct cq_engine *e, uint32_t round, uint32_t block)
-{
-    struct cq_slot *slot = set_of(e, round, block);
-    for (uint32_t way = 1; way < e->ways; way++, slot++)
-        if (slot->bitmap && slot->round == round && slot->block == block)
-            break;
-    return slot; /* the caller knows that it is in one of them */
-}
-
-static uint8_t *elements_of(const struct cq_engine *e, const struct cq_slot *slot)
-{
-    return e->arena + (size_t)slot->row * e->elements * 4;
-}
-
-static struct cq_part part_of(const struct cq_engine *e, const struct cq_slot *slot)
-{
+    const struct cq_row *kept = &e->row[row];
     return (struct cq_part){
-        .elements = elements_of(e, slot), .bitmap = slot->bitmap, .round = slot->round,
-        .block = slot->block, .exponent = slot->exponent, .flags = slot->flags,
+        .elements = elements_of(e, row), .bitmap = kept->bitmap, .exponent = kept->exponent,
+        .flags = kept->flags,
     };
 }
 
-/* Put a slot behind all others in the order of arrival. */
-static void append(struct cq_engine *e, struct cq_slot *slot)
+/* Keep a contribution in a row of its own, the last of its slot's. */
+static void keep(struct cq_engine *e, struct cq_slot *slot, const struct cq_part *come)
 {
-    uint32_t index = (uint32_t)(slot - e->slots);
-    slot->older = e->newest;
-    slot->newer = CQ_NONE;
-    if (e->newest == CQ_NONE)
-        e->oldest = index;
-    else
-        e->slots[e->newest].newer = index;
-    e->newest = index;
-}
-
-static void release(struct cq_engine *e, struct cq_slot *slot)
-{
-    if (slot->older == CQ_NONE)
-        e->oldest = slot->newer;
-    else
-        e->slots[slot->older].newer = slot->newer;
-    if (slot->newer == CQ_NONE)
-        e->newest = slot->older;
-    else
-        e->slots[slot->newer].older = slot->older;
     /* The row freed last is used first: only as much memory is touched as is held at once. */
-    e->free_rows[e->freed++] = slot->row;
-    slot->bitmap = 0;
-    e->occupied--;
-}
-
-static void evict(struct cq_engine *e, struct cq_slot *slot, enum cq_cause cause, int64_t now_ns)
-{
-    struct cq_part sum = part_of(e, slot);
-    cq_emit(e, &sum, cause, now_ns);
-    release(e, slot);
-}
-
-static void occupy(struct cq_engine *e, struct cq_slot *slot, const struct cq_part *come,
-                   int64_t now_ns)
-{
-    slot->row = e->freed ? e->free_rows[--e->freed] : e->untouched++;
-    slot->bitmap = come->bitmap;
-    slot->first_ns = now_ns;
-    slot->round = come->round;
-    slot->block = come->block;
-    slot->exponent = (int16_t)come->exponent;
-    slot->flags = (uint8_t)come->flags;
-    memcpy(elements_of(e, slot), come->elements, 4 * cq_elements_of(e, come->block));
-    append(e, slot);
+    uint32_t row = e->freed ? e->free_rows[--e->freed] : e->untouched++;
+    e->row[row] = (struct cq_row){
+        .bitmap = come->bitmap, .next = CQ_NONE, .exponent = come->exponent, .flags = come->flags,
+    };
+    cq_keep(e->dtype, elements_of(e, row), come, cq_elements_of(e, slot->block));
+    if (slot->kept++)
+        e->row[slot->last_row].next = row;
+    else
+        slot->first_row = row;
+    slot->last_row = row;
     if (++e->occupied > e->high_water)
         e->high_water = e->occupied;
 }
 
-/* A free slot of the block's set, or the one whose block has to make way; null: the newcomer. */
-static struct cq_slot *choose(const struct cq_engine *e, const struct cq_part *come)
+/* Add a contribution to what is held of its block. */
+static void add(struct cq_engine *e, struct cq_slot *slot, const struct cq_part *come)
 {
-    struct cq_slot *set = set_of(e, come->round, come->block), *victim = set;
-    for (uint32_t way = 0; way < e->ways; way++) {
-        struct cq_slot *slot = set + way;
-        if (!slot->bitmap)
-            return slot;
-        if (e->policy == CQ_PRIORITY
-                ? slot->round > victim->round
-                      || (slot->round == victim->round && slot->block > victim->block)
-                : slot->first_ns < victim->first_ns)
-            victim = slot;
+    if (e->holds) {
+        keep(e, slot, come);
+        return;
     }
-    if (e->policy == CQ_FORWARD_NEW)
+    struct cq_row *row = &e->row[slot->first_row];
+    struct cq_part sum = part_of(e, slot->first_row);
+    cq_add(e->dtype, elements_of(e, slot->first_row), &sum, come, cq_elements_of(e, slot->block));
+    row->bitmap = sum.bitmap;
+    row->exponent = sum.exponent;
+    row->flags = sum.flags;
+}
+
+/* Put parts into ascending order of their lowest contributor. */
+static void sort(struct cq_part *parts, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        struct cq_part part = parts[i];
+        uint32_t at = i;
+        for (; at && __builtin_ctzll(parts[at - 1].bitmap) > __builtin_ctzll(part.bitmap); at--)
+            parts[at] = parts[at - 1];
+        parts[at] = part;
+    }
+}
+
+static struct cq_round *round_of(struct cq_engine *e, uint32_t index)
+{
+    struct cq_round *round = e->live;
+    while (!round->seen || round->index != index)
+        round++; /* the round of a held block is live */
+    return round;
+}
+
+/* Let the block in a slot leave, with a last contribution (or null) that needs no memory. */
+static void evict(struct cq_engine *e, struct cq_slot *slot, enum cq_cause cause,
+                  const struct cq_part *last, int64_t now_ns)
+{
+    struct cq_round *round = round_of(e, slot->round);
+    struct cq_part parts[CQ_SOURCES + 1];
+    uint32_t count = 0, row = slot->first_row;
+    uint64_t bitmap = 0;
+    for (; row != CQ_NONE; row = e->row[row].next) {
+        parts[count++] = part_of(e, row);
+        e->free_rows[e->freed++] = row;
+        e->occupied--;
+    }
+    if (last)
+        parts[count++] = *last;
+    for (uint32_t i = 0; i < count; i++)
+        bitmap |= parts[i].bitmap;
+    cq_release(e, slot);
+    if (e->ordered)
+        sort(parts, count);
+    if (!e->ordered || bitmap == round->mask) {
+        cq_emit(e, round, slot->block, parts, count, cause, now_ns);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) /* for the receiver to put into order, with others */
+        cq_emit(e, round, slot->block, &parts[i], 1, cause, now_ns);
+}
+
+/* Slot with room for one more contribution to a block that stays incomplete.
+ *
+ * A block may have to leave for it, even the own one, which then is not held any more. Null
+ * if the contribution has to pass unaggregated. */
+static struct cq_slot *make_room(struct cq_engine *e, struct cq_round *round, uint32_t block,
+                                 struct cq_slot *held, int64_t now_ns)
+{
+    struct cq_slot *slot = held ? held : cq_free_way(e, round->index, block), *victim;
+    if (!slot) {
+        slot = cq_victim_in_set(e, round->index, block);
+        if (slot)
+            evict(e, slot, CQ_COLLISION, NULL, now_ns);
+        return slot;
+    }
+    if (!e->holds || e->occupied < e->rows)
+        return slot;
+    victim = cq_victim_anywhere(e, round->index, block);
+    if (!victim)
         return NULL;
-    if (e->policy == CQ_PRIORITY
-        && (come->round > victim->round
-            || (come->round == victim->round && come->block > victim->block)))
-        return NULL;
-    return victim;
+    evict(e, victim, CQ_COLLISION, NULL, now_ns);
+    return victim == slot ? cq_free_way(e, round->index, block) : slot;
 }
 
 /* Take one contribution to one block of a live round. */
-void cq_take_block(struct cq_engine *e, const struct cq_part *come, int64_t now_ns)
+void cq_take_block(struct cq_engine *e, struct cq_round *round, uint32_t block,
+                   const struct cq_part *come, int64_t now_ns)
 {
-    struct cq_round *round = &e->round_of[come->round];
-    uint64_t seen = round->seen[come->block], emitted = round->emitted[come->block];
+    uint64_t seen = round->seen[block], emitted = round->emitted[block];
     if (seen & come->bitmap) {
         e->rejects[(come->bitmap & ~seen) ? CQ_OVERLAP : CQ_DUPLICATE]++;
         return;
     }
-    round->seen[come->block] = seen | come->bitmap;
-    round->contributions++;
     e->late += emitted != 0;
-    int completes = (seen | come->bitmap) == round->mask;
-    if (seen != emitted) {
-        struct cq_slot *slot = find(e, come->round, come->block);
-        struct cq_part held = part_of(e, slot);
-        if (completes) {
-            cq_emit_sum(e, &held, come, CQ_COMPLETE, now_ns);
-            release(e, slot);
-            return;
-        }
-        int exponent;
-        slot->flags = (uint8_t)cq_add(e->dtype, elements_of(e, slot), &held, come,
-                                      cq_elements_of(e, come->block), &exponent);
-        slot->exponent = (int16_t)exponent;
-        slot->bitmap |= come->bitmap;
+    round->seen[block] = seen | come->bitmap;
+    round->contributions++;
+    struct cq_slot *held = seen != emitted ? cq_find(e, round, block) : NULL;
+    if ((seen | come->bitmap) == round->mask) {
+        if (held)
+            evict(e, held, CQ_COMPLETE, come, now_ns);
+        else /* nobody else is missing: it never enters the memory */
+            cq_emit(e, round, block, come, 1, CQ_COMPLETE, now_ns);
         return;
     }
-    if (completes) { /* nobody else is missing: it never enters the memory */
-        cq_emit(e, come, CQ_COMPLETE, now_ns);
-        return;
-    }
-    struct cq_slot *slot = choose(e, come);
+    struct cq_slot *slot = make_room(e, round, block, held, now_ns);
     if (!slot) {
-        cq_emit(e, come, CQ_BYPASS, now_ns);
-        return;
+        cq_emit(e, round, block, come, 1, CQ_BYPASS, now_ns);
+    } else if (slot->kept) {
+        add(e, slot, come);
+    } else {
+        cq_occupy(e, slot, round->index, block, now_ns);
+        keep(e, slot, come);
     }
-    if (slot->bitmap)
-        evict(e, slot, CQ_COLLISION, now_ns);
-    occupy(e, slot, come, now_ns);
 }
 
 int64_t cq_next_timeout(const struct cq_engine *e)
 {
-    return e->oldest == CQ_NONE ? NEVER_NS : e->slots[e->oldest].first_ns + e->timeout_ns;
+    if (e->oldest == CQ_NONE)
+        return NEVER_NS;
+    int64_t due_ns = e->slots[e->oldest].first_ns + e->timeout_ns;
+    return due_ns < NEVER_NS ? due_ns : NEVER_NS;
 }
 
-/* Let sums leave whose first contribution came `timeout_ns` ago or earlier. */
-int cq_expire(struct cq_engine *e, int64_t now_ns)
+/* Let blocks leave that were stored `timeout_ns` ago or earlier. */
+void cq_expire(struct cq_engine *e, int64_t now_ns)
 {
-    int full = CQ_DONE;
-    while (cq_next_timeout(e) <= now_ns && (full = cq_room(e)) == CQ_DONE)
-        evict(e, &e->slots[e->oldest], CQ_TIMEOUT, now_ns);
-    return full;
+    while (cq_next_timeout(e) <= now_ns)
+        evict(e, &e->slots[e->oldest], CQ_TIMEOUT, NULL, now_ns);
+    cq_end_burst(e, now_ns);
 }
 
-/* Let the held sums of a round leave; a call that ended early goes on where it was. */
-int cq_flush_round(struct cq_engine *e, uint32_t index, int64_t now_ns)
+/* Let the held blocks of a round leave, by ascending number. */
+void cq_flush_round(struct cq_engine *e, uint32_t live, int64_t now_ns)
 {
-    const struct cq_round *round = &e->round_of[index];
-    for (; e->cursor < e->blocks; e->cursor++) {
-        if (round->seen[e->cursor] == round->emitted[e->cursor])
-            continue;
-        int full = cq_room(e);
-        if (full != CQ_DONE)
-            return full;
-        evict(e, find(e, index, e->cursor), CQ_FLUSH, now_ns);
-    }
-    return CQ_DONE;
+    const struct cq_round *round = &e->live[live];
+    for (uint32_t block = 0; block < e->blocks; block++)
+        if (round->seen[block] != round->emitted[block])
+            evict(e, cq_find(e, round, block), CQ_FLUSH, NULL, now_ns);
+    cq_end_burst(e, now_ns);
 }
 
 uint32_t cq_engine_bytes(void)
