@@ -13,11 +13,11 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from agents.aggregator.engine import Engine, EngineSpec
-from agents.aggregator.native import NativeEngine, serving_sockets
-from agents.aggregator.reference import ReferenceEngine
+from agents.aggregator.engine import Engine, EngineSettings, ReferenceEngine
+from agents.aggregator.native import NativeEngine
 from agents.aggregator.ring import ResendRing
-from agents.context import Endpoint, Expectation
+from agents.aggregator.serving import serving_sockets
+from agents.context import Endpoint
 from agents.native.build import ensure_library, load
 from agents.records import Recorder
 from benchmarks.aggregator_load import JOB_ID, Shape, segments, sending_socket
@@ -76,13 +76,13 @@ def resident_bytes() -> int:
 
 def run_side(
     kind: Kind, shape: Shape, incoming: socket.socket, to: Endpoint, board: Board, *,
-    rounds: int, resend_bytes: int,
+    resend_bytes: int,
 ) -> None:
     """Serve until the board says stop, and write what was measured to it."""
     if kind == "bound":
         _Bound(shape, incoming, board).run()
     else:
-        _Side(kind, shape, incoming, to, board, rounds, resend_bytes).run()
+        _Side(kind, shape, incoming, to, board, resend_bytes).run()
 
 
 class _Meter:
@@ -114,10 +114,9 @@ class _Side:
 
     def __init__(
         self, kind: Kind, shape: Shape, incoming: socket.socket, to: Endpoint, board: Board,
-        rounds: int, resend_bytes: int,
+        resend_bytes: int,
     ) -> None:
-        mask = (1 << shape.senders) - 1
-        senders = tuple(range(shape.senders))
+        self._mask = (1 << shape.senders) - 1
         self._kind = kind
         self._shape = shape
         self._board = board
@@ -125,23 +124,22 @@ class _Side:
         self._outgoing = sending_socket(shape.size)
         self._to = to
         self._ring = ResendRing(max(2 * segments(shape.size), resend_bytes // shape.size), shape.size)
-        spec = EngineSpec(
-            layout=shape.layout,
-            expectations=tuple(Expectation(k, 0, 0, senders, mask) for k in range(rounds)),
+        own = EngineSettings(
             city=shape.senders,
             job_id=JOB_ID,
             epoch=1,
             start_ns=time.monotonic_ns(),
+            layout=shape.layout,
             slots=shape.blocks,
-            timeout_ns=_TIMEOUT_NS,
             burst_datagrams=segments(shape.size),
+            timeout_ns=_TIMEOUT_NS,
         )
         make = ReferenceEngine if kind == "reference" else NativeEngine
-        self._engine: Engine = make(spec, self._ring, _Scratch(), self._send)
+        self._engine: Engine = make(own, self._ring, self._send, _Scratch())
         self._round = 0
         self._closed_bytes = 0
         for k in range(_LIVE_ROUNDS):
-            self._engine.open_round(k)
+            self._engine.open_round(k, 0, self._mask)
 
     def run(self) -> None:
         meter = _Meter(self._board, self._taken_bytes)
@@ -157,7 +155,7 @@ class _Side:
             while meter.look():
                 self._serve_calls(time.monotonic_ns() + _SLICE_NS)
                 self._change_rounds()
-        self._board.values[Board.REFUSED] = sum(self._engine.counters().drops.values())
+        self._board.values[Board.REFUSED] = sum(self._engine.counters.drops.values())
 
     def _serve_calls(self, until_ns: int) -> None:
         into = [bytearray(1 << 16)]
@@ -174,26 +172,26 @@ class _Side:
                 if level == _SOL_UDP and name == _UDP_GRO:
                     segment = int.from_bytes(data[:4], "little")
             self._engine.take(buffer, length, segment, now_ns)
-            self._engine.flush(now_ns)
+            self._send()
 
-    def _send(self, seq: int, count: int) -> None:
-        most = segments(self._shape.size)
-        while count:
-            part = self._ring.run(seq, min(count, most))
-            self._outgoing.sendto(self._ring.view(seq, part), self._to)
-            seq += part
-            count -= part
+    def _send(self) -> None:
+        ring, most = self._ring, segments(self._shape.size)
+        while ring.sent_seq < ring.next_seq:
+            count = ring.run(ring.sent_seq, min(ring.next_seq - ring.sent_seq, most))
+            self._outgoing.sendto(ring.view(ring.sent_seq, count), self._to)
+            ring.sent_seq += count
 
     def _change_rounds(self) -> None:
-        while self._engine.progress(self._round)[1] == self._shape.blocks:
-            self._closed_bytes += self._engine.traffic(self._round).datagrams_in * self._shape.size
-            self._engine.close_round(self._round, time.monotonic_ns())
-            self._engine.open_round(self._round + _LIVE_ROUNDS)
+        engine = self._engine
+        while engine.progress(self._round).complete == self._shape.blocks:
+            self._closed_bytes += engine.progress(self._round).datagrams * self._shape.size
+            engine.close_round(self._round, time.monotonic_ns())
+            engine.open_round(self._round + _LIVE_ROUNDS, 0, self._mask)
             self._round += 1
 
     def _taken_bytes(self) -> int:
         live = range(self._round, self._round + _LIVE_ROUNDS)
-        datagrams = sum(self._engine.traffic(k).datagrams_in for k in live)
+        datagrams = sum(self._engine.progress(k).datagrams for k in live)
         return self._closed_bytes + datagrams * self._shape.size
 
 

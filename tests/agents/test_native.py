@@ -195,7 +195,7 @@ def test_both_engines_do_the_same_in_order(table: dict[str, Any], seed: int) -> 
 
 def test_a_long_trace_sees_every_reason_and_cause() -> None:
     own = run_settings(slots=16, ways=2, timeout_ns=300_000)
-    counters = compare(own, 1, 1000, 64).engine.counters
+    counters = compare(own, 1, 3000, 64).engine.counters
     expected = {"short", "magic", "version", "type", "dtype", "job", "length", "crc"}
     expected |= {"epoch", "round", "block", "clique", "contributor", "duplicate"}
     assert set(counters.drops) == expected
