@@ -26,7 +26,7 @@ Kind = Literal["bound", "native", "native-calls", "reference"]
 KINDS: Final[tuple[Kind, ...]] = ("bound", "native", "native-calls", "reference")
 """``native-calls`` receives and sends in Python, with one call of the kernel a buffer."""
 
-_SLICE_NS: Final = 500_000
+_SLICE_NS: Final = 2_000_000
 _LIVE_ROUNDS: Final = 4
 _SOL_UDP: Final = 17
 _UDP_GRO: Final = 104
@@ -39,11 +39,11 @@ class Board:
     Attributes
     ----------
     values
-        ``phase`` (0 warms up, 1 is measured, 2 ends), datagrams taken by the bound, the
-        measured bytes, the measured CPU nanoseconds, refused datagrams, stop.
+        The phase (0 warms up, 1 is measured, 2 ends), datagrams taken by the bound,
+        measured bytes and CPU nanoseconds, refused datagrams, memory in use.
     """
 
-    PHASE, DONE, BYTES, CPU_NS, REFUSED, STOP, RSS = range(7)
+    PHASE, DONE, BYTES, CPU_NS, REFUSED, RSS_BEFORE, RSS_AFTER = range(7)
 
     def __init__(self) -> None:
         self.values: npt.NDArray[np.int64] = np.frombuffer(mmap.mmap(-1, 4096), np.int64)
@@ -101,11 +101,12 @@ class _Meter:
         if phase != self._phase:
             if self._phase == 0:
                 self._begin = cpu_ns(), self._taken_bytes()
+                values[Board.RSS_BEFORE] = resident_bytes()
             if phase == 2:
+                values[Board.RSS_AFTER] = resident_bytes()
                 values[Board.CPU_NS] = cpu_ns() - self._begin[0]
                 values[Board.BYTES] = self._taken_bytes() - self._begin[1]
             self._phase = phase
-        values[Board.RSS] = resident_bytes() if phase else 0
         return phase < 2
 
 
