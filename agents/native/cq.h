@@ -127,9 +127,23 @@ static inline uint32_t cq_elements_of(const struct cq_engine *e, uint32_t block)
     return block == e->blocks - 1 ? e->last_elements : e->elements;
 }
 
+static inline uint8_t *cq_row_elements(const struct cq_engine *e, uint32_t row)
+{
+    return e->memory + (size_t)row * e->elements * 4;
+}
+
 /* crc.c */
 CQ_EXPORT uint32_t cq_crc32c(uint32_t crc, const uint8_t *bytes, size_t count);
+uint32_t cq_crc_update(uint32_t crc, const uint8_t *p, size_t n); /* without the inversions */
+uint32_t cq_crc_header(const uint8_t *datagram);
 uint32_t cq_datagram_crc(const uint8_t *datagram, size_t size);
+int cq_folds(void); /* whether `pass.c` can be used */
+
+/* pass.c */
+uint32_t cq_pass_copy(uint8_t *out, const uint8_t *b, size_t count, uint32_t crc);
+uint32_t cq_pass_add(uint8_t *sums, const uint8_t *b, size_t count, uint32_t crc, int *left);
+uint32_t cq_pass_sum(uint8_t *out, const uint8_t *a, const uint8_t *b, size_t count,
+                     uint32_t crc, uint32_t *crc_out, int *left);
 
 /* sums.c */
 void cq_keep(uint32_t dtype, uint8_t *to, const struct cq_part *part, uint32_t count);
@@ -137,7 +151,16 @@ void cq_add(uint32_t dtype, uint8_t *to, struct cq_part *sum, const struct cq_pa
             uint32_t count);
 int cq_leave(uint32_t dtype, uint8_t *to, const uint8_t *from, int on_wire, uint32_t count);
 
+void cq_saturate(uint8_t *sums, const uint8_t *added, uint32_t count);
+void cq_subtract(uint8_t *sums, const uint8_t *added, uint32_t count);
+
 /* emit.c */
+uint8_t *cq_next_row(struct cq_engine *e);
+void cq_write_header(const struct cq_engine *e, uint8_t *row, const struct cq_round *round,
+                     uint32_t block, const struct cq_part *sum, enum cq_cause cause,
+                     int64_t now_ns);
+void cq_commit(struct cq_engine *e, struct cq_round *round, uint32_t block,
+               const struct cq_part *sum, enum cq_cause cause, uint32_t crc, int64_t now_ns);
 void cq_emit(struct cq_engine *e, struct cq_round *round, uint32_t block,
              const struct cq_part *parts, uint32_t count, enum cq_cause cause, int64_t now_ns);
 void cq_event_add(struct cq_engine *e, int64_t now_ns, enum cq_kind kind, uint32_t source,
@@ -154,13 +177,29 @@ void cq_occupy(struct cq_engine *e, struct cq_slot *slot, uint32_t round, uint32
 void cq_release(struct cq_engine *e, struct cq_slot *slot);
 
 /* table.c */
+uint32_t cq_free_row(const struct cq_engine *e);
+void cq_place(struct cq_engine *e, struct cq_slot *slot, const struct cq_part *come);
+struct cq_part cq_part_of(const struct cq_engine *e, uint32_t row);
 void cq_take_block(struct cq_engine *e, struct cq_round *round, uint32_t block,
                    const struct cq_part *come, int64_t now_ns);
 CQ_EXPORT int64_t cq_next_timeout(const struct cq_engine *e);
 CQ_EXPORT void cq_expire(struct cq_engine *e, int64_t now_ns);
 CQ_EXPORT void cq_flush_round(struct cq_engine *e, uint32_t live, int64_t now_ns);
 
-/* receive.c */
+/* run.c */
+uint32_t cq_take_run(struct cq_engine *e, const uint8_t *buffer, uint32_t length,
+                     uint32_t segment, int64_t now_ns);
+
+/* receive.c: what it has in common with run.c */
+struct cq_round *cq_live_round(struct cq_engine *e, uint32_t index);
+int cq_fault(const struct cq_engine *e, const uint8_t *p, uint32_t size);
+int cq_follows(const uint8_t *p, const uint8_t *next);
+int cq_misfit(struct cq_engine *e, const struct cq_round *round, const uint8_t *p,
+              uint32_t count);
+int cq_refusal(const struct cq_engine *e, const struct cq_round *round, const uint8_t *p,
+               uint32_t count);
+void cq_count_run(struct cq_engine *e, struct cq_round *round, const uint8_t *first,
+                  uint32_t count, int64_t now_ns);
 CQ_EXPORT void cq_take(struct cq_engine *e, const uint8_t *buffer, uint32_t length,
                        uint32_t segment, int64_t now_ns);
 

@@ -35,7 +35,7 @@ static uint32_t by_table(uint32_t crc, const uint8_t *p, size_t n)
 }
 
 #ifdef __x86_64__
-#include <immintrin.h>
+#include "folding.h"
 
 #define WITH_CRC __attribute__((target("sse4.2,pclmul")))
 
@@ -78,60 +78,52 @@ WITH_CRC static uint32_t by_instruction(uint32_t crc, const uint8_t *p, size_t n
         crc = in_threes(crc, p, BRIEF, 0x0D3B6092, 0x9E4ADDF8);
     for (; n >= 8; p += 8, n -= 8)
         crc = (uint32_t)_mm_crc32_u64(crc, word(p));
+    if (n >= 4) {
+        uint32_t four;
+        memcpy(&four, p, 4);
+        crc = _mm_crc32_u32(crc, four);
+        p += 4;
+        n -= 4;
+    }
     for (; n; p++, n--)
         crc = _mm_crc32_u8(crc, *p);
     return crc;
 }
 
-/* Carry-less products of whole vectors: what lies in `sum` moved up by the bytes of which
- * `powers` are x^(8·bytes + 31) and x^(8·bytes − 33) mod P, for the low and the high half of
- * each 16 bytes (Gopal et al., "Fast CRC Computation Using PCLMULQDQ", 2009). */
-#define WITH_FOLDING __attribute__((target("avx2,vpclmulqdq,pclmul,sse4.2")))
-
-WITH_FOLDING static inline __m256i folded(__m256i sum, __m256i powers, __m256i next)
-{
-    __m256i low = _mm256_clmulepi64_epi128(sum, powers, 0x00);
-    __m256i high = _mm256_clmulepi64_epi128(sum, powers, 0x11);
-    return _mm256_xor_si256(_mm256_xor_si256(low, high), next);
-}
-
-WITH_FOLDING static inline __m256i bytes_at(const uint8_t *p)
-{
-    return _mm256_loadu_si256((const __m256i *)p);
-}
-
 WITH_FOLDING static uint32_t by_folding(uint32_t crc, const uint8_t *p, size_t n)
 {
-    const __m256i by_128 = _mm256_set_epi64x(0x0D3B6092, 0x6992CEA2, 0x0D3B6092, 0x6992CEA2);
-    const __m256i by_96 = _mm256_set_epi64x(0x0715CE53, 0xC49F4F67, 0x0715CE53, 0xC49F4F67);
-    const __m256i by_64 = _mm256_set_epi64x(0x9E4ADDF8, 0x740EEF02, 0x9E4ADDF8, 0x740EEF02);
-    const __m256i by_32 = _mm256_set_epi64x(0xBA4FC28E, 0x3DA6D0CB, 0xBA4FC28E, 0x3DA6D0CB);
-    __m256i a = _mm256_xor_si256(bytes_at(p), _mm256_set_epi64x(0, 0, 0, crc));
-    __m256i b = bytes_at(p + 32), c = bytes_at(p + 64), d = bytes_at(p + 96);
-    for (p += 128, n -= 128; n >= 128; p += 128, n -= 128) {
-        a = folded(a, by_128, bytes_at(p));
-        b = folded(b, by_128, bytes_at(p + 32));
-        c = folded(c, by_128, bytes_at(p + 64));
-        d = folded(d, by_128, bytes_at(p + 96));
-    }
-    d = folded(a, by_96, folded(b, by_64, folded(c, by_32, d)));
+    struct folds folds = folds_begin(crc, bytes_at(p), bytes_at(p + 32), bytes_at(p + 64),
+                                     bytes_at(p + 96));
+    for (p += 128, n -= 128; n >= 128; p += 128, n -= 128)
+        folds_next(&folds, bytes_at(p), bytes_at(p + 32), bytes_at(p + 64), bytes_at(p + 96));
+    __m256i rest = folds_end(&folds);
     for (; n >= 32; p += 32, n -= 32)
-        d = folded(d, by_32, bytes_at(p));
-    uint8_t rest[32];
-    _mm256_storeu_si256((__m256i *)rest, d);
-    return by_instruction(by_instruction(0, rest, sizeof rest), p, n);
+        rest = folded(rest, by_32(), bytes_at(p));
+    uint8_t last[32];
+    _mm256_storeu_si256((__m256i *)last, rest);
+    return by_instruction(by_instruction(0, last, sizeof last), p, n);
 }
 
-static uint32_t update(uint32_t crc, const uint8_t *p, size_t n)
+int cq_folds(void)
 {
-    if (n >= 256 && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2"))
+    return __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2");
+}
+
+uint32_t cq_crc_update(uint32_t crc, const uint8_t *p, size_t n)
+{
+    if (n >= 256 && cq_folds())
         return by_folding(crc, p, n);
     if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul"))
         return by_instruction(crc, p, n);
     return by_table(crc, p, n);
 }
 #else
-static uint32_t update(uint32_t crc, const uint8_t *p, size_t n)
+int cq_folds(void)
+{
+    return 0;
+}
+
+uint32_t cq_crc_update(uint32_t crc, const uint8_t *p, size_t n)
 {
     return by_table(crc, p, n);
 }
@@ -139,7 +131,7 @@ static uint32_t update(uint32_t crc, const uint8_t *p, size_t n)
 
 uint32_t cq_crc32c(uint32_t crc, const uint8_t *bytes, size_t count)
 {
-    return ~update(~crc, bytes, count);
+    return ~cq_crc_update(~crc, bytes, count);
 }
 
 /* For the tests: what processors without the instruction compute. */
@@ -148,11 +140,15 @@ CQ_EXPORT uint32_t cq_crc32c_by_table(uint32_t crc, const uint8_t *bytes, size_t
     return ~by_table(~crc, bytes, count);
 }
 
-/* Of a datagram, its own checksum field taken as 0. */
-uint32_t cq_datagram_crc(const uint8_t *datagram, size_t size)
+/* The state after a datagram's header, its own checksum field taken as 0. */
+uint32_t cq_crc_header(const uint8_t *datagram)
 {
     static const uint8_t zero[4];
-    uint32_t crc = update(~0u, datagram, CQ_CRC_OFFSET);
-    crc = update(crc, zero, sizeof zero);
-    return ~update(crc, datagram + CQ_HEADER_BYTES, size - CQ_HEADER_BYTES);
+    return cq_crc_update(cq_crc_update(~0u, datagram, CQ_CRC_OFFSET), zero, sizeof zero);
+}
+
+uint32_t cq_datagram_crc(const uint8_t *datagram, size_t size)
+{
+    return ~cq_crc_update(cq_crc_header(datagram), datagram + CQ_HEADER_BYTES,
+                          size - CQ_HEADER_BYTES);
 }

@@ -40,9 +40,10 @@ static void note(struct cq_engine *e, uint32_t round, uint32_t block, uint64_t b
     };
 }
 
-static void write_header(const struct cq_engine *e, uint8_t *row, const struct cq_round *round,
-                         uint32_t block, const struct cq_part *sum, enum cq_cause cause,
-                         int64_t now_ns)
+/* Write a sum's header; its checksum comes with `cq_commit`. */
+void cq_write_header(const struct cq_engine *e, uint8_t *row, const struct cq_round *round,
+                     uint32_t block, const struct cq_part *sum, enum cq_cause cause,
+                     int64_t now_ns)
 {
     put16(row + AT_MAGIC, CQ_MAGIC);
     row[AT_VERSION] = CQ_VERSION;
@@ -64,15 +65,37 @@ static void write_header(const struct cq_engine *e, uint8_t *row, const struct c
     put32(row + AT_TIME, (uint32_t)((now_ns - e->start_ns) / 1000));
 }
 
+/* The ring's next row, after whatever waits has been sent if it is enough for a burst. */
+uint8_t *cq_next_row(struct cq_engine *e)
+{
+    if (e->next_seq - e->sent_seq >= e->send_at)
+        e->want(e, CQ_WANT_SENT);
+    return e->ring + (size_t)(e->next_seq % e->ring_rows) * e->row_bytes;
+}
+
+/* The datagram in the next row is complete but for its checksum: it leaves. */
+void cq_commit(struct cq_engine *e, struct cq_round *round, uint32_t block,
+               const struct cq_part *sum, enum cq_cause cause, uint32_t crc, int64_t now_ns)
+{
+    uint32_t index = (uint32_t)(e->next_seq % e->ring_rows);
+    put32(e->ring + (size_t)index * e->row_bytes + CQ_CRC_OFFSET, crc);
+    note(e, round->index, block, sum->bitmap, cause, now_ns);
+    e->sizes[index] = CQ_HEADER_BYTES + e->element_bytes * cq_elements_of(e, block);
+    e->sent_ns[index] = now_ns;
+    e->next_seq++;
+    round->emitted[block] |= sum->bitmap;
+    round->complete += round->emitted[block] == round->mask;
+    e->emitted[cause]++;
+    e->saturated += (sum->flags & CQ_SATURATED) != 0;
+    e->nonfinite += (sum->flags & CQ_NONFINITE) != 0;
+}
+
 /* Let the sum of some parts leave, added in their order. */
 void cq_emit(struct cq_engine *e, struct cq_round *round, uint32_t block,
              const struct cq_part *parts, uint32_t count, enum cq_cause cause, int64_t now_ns)
 {
-    if (e->next_seq - e->sent_seq >= e->send_at)
-        e->want(e, CQ_WANT_SENT);
-    uint32_t index = (uint32_t)(e->next_seq % e->ring_rows), elements = cq_elements_of(e, block);
-    uint32_t size = CQ_HEADER_BYTES + e->element_bytes * elements;
-    uint8_t *row = e->ring + (size_t)index * e->row_bytes, *payload = row + CQ_HEADER_BYTES;
+    uint32_t elements = cq_elements_of(e, block);
+    uint8_t *row = cq_next_row(e), *payload = row + CQ_HEADER_BYTES;
     struct cq_part sum = parts[0];
     if (count > 1) {
         /* bf16 is added up in float32, which does not fit the datagram; all else in place. */
@@ -86,15 +109,7 @@ void cq_emit(struct cq_engine *e, struct cq_round *round, uint32_t block,
             cq_add(e->dtype, to, &sum, &parts[i], elements);
     }
     sum.flags |= cq_leave(e->dtype, payload, sum.elements, sum.on_wire, elements);
-    note(e, round->index, block, sum.bitmap, cause, now_ns);
-    write_header(e, row, round, block, &sum, cause, now_ns);
-    put32(row + CQ_CRC_OFFSET, cq_datagram_crc(row, size));
-    e->sizes[index] = size;
-    e->sent_ns[index] = now_ns;
-    e->next_seq++;
-    round->emitted[block] |= sum.bitmap;
-    round->complete += round->emitted[block] == round->mask;
-    e->emitted[cause]++;
-    e->saturated += (sum.flags & CQ_SATURATED) != 0;
-    e->nonfinite += (sum.flags & CQ_NONFINITE) != 0;
+    cq_write_header(e, row, round, block, &sum, cause, now_ns);
+    uint32_t size = CQ_HEADER_BYTES + e->element_bytes * elements;
+    cq_commit(e, round, block, &sum, cause, cq_datagram_crc(row, size), now_ns);
 }

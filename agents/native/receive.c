@@ -2,8 +2,8 @@
 #include "cq.h"
 #include "wire.h"
 
-/* The reason to refuse a datagram, or -1; as `agents.bursts.parse` finds it. */
-static int fault(const struct cq_engine *e, const uint8_t *p, uint32_t size)
+/* The reason to refuse a datagram but for its checksum, or -1; as `agents.bursts.parse`. */
+int cq_fault(const struct cq_engine *e, const uint8_t *p, uint32_t size)
 {
     if (size < CQ_HEADER_BYTES + e->element_bytes)
         return CQ_SHORT;
@@ -19,12 +19,12 @@ static int fault(const struct cq_engine *e, const uint8_t *p, uint32_t size)
         return CQ_JOB;
     if (size != CQ_HEADER_BYTES + e->element_bytes * get16(p + AT_ELEMENTS))
         return CQ_LENGTH;
-    return get32(p + CQ_CRC_OFFSET) == cq_datagram_crc(p, size) ? -1 : CQ_CRC;
+    return -1;
 }
 
 /* Whether `next` is the block after `p` of the same stream, with all else alike but the
  * sequence number, the time and the checksum. */
-static int follows(const uint8_t *p, const uint8_t *next)
+int cq_follows(const uint8_t *p, const uint8_t *next)
 {
     uint64_t block = get64(next + AT_BLOCK);
     return block && block - 1 == get64(p + AT_BLOCK) && memcmp(p, next, AT_BLOCK) == 0
@@ -43,7 +43,7 @@ static int admits(struct cq_engine *e, uint32_t source, uint32_t epoch)
     return 1;
 }
 
-static struct cq_round *live_round(struct cq_engine *e, uint32_t index)
+struct cq_round *cq_live_round(struct cq_engine *e, uint32_t index)
 {
     for (struct cq_round *round = e->live; round < e->live + CQ_LIVE_ROUNDS; round++)
         if (round->seen && round->index == index)
@@ -52,8 +52,7 @@ static struct cq_round *live_round(struct cq_engine *e, uint32_t index)
 }
 
 /* The reason why a run of `count` blocks does not belong here, or -1. */
-static int misfit(struct cq_engine *e, const struct cq_round *round, const uint8_t *p,
-                  uint32_t count)
+int cq_misfit(struct cq_engine *e, const struct cq_round *round, const uint8_t *p, uint32_t count)
 {
     uint64_t block = get64(p + AT_BLOCK);
     if (!round)
@@ -68,8 +67,8 @@ static int misfit(struct cq_engine *e, const struct cq_round *round, const uint8
 }
 
 /* The reason why the table cannot take a run that belongs here, or -1. */
-static int refusal(const struct cq_engine *e, const struct cq_round *round, const uint8_t *p,
-                   uint32_t count)
+int cq_refusal(const struct cq_engine *e, const struct cq_round *round, const uint8_t *p,
+               uint32_t count)
 {
     uint32_t block = (uint32_t)get64(p + AT_BLOCK), width = get16(p + AT_ELEMENTS);
     if (get64(p + AT_BITMAP) & ~round->mask)
@@ -79,13 +78,26 @@ static int refusal(const struct cq_engine *e, const struct cq_round *round, cons
     return -1;
 }
 
+/* Count a run that was admitted, and write its event. */
+void cq_count_run(struct cq_engine *e, struct cq_round *round, const uint8_t *first,
+                  uint32_t count, int64_t now_ns)
+{
+    struct cq_burst run = {
+        .round = round->index, .block = (uint32_t)get64(first + AT_BLOCK), .count = count,
+    };
+    round->datagrams += count;
+    round->wire_bytes += (uint64_t)count
+        * (CQ_FRAME_BYTES + CQ_HEADER_BYTES + e->element_bytes * get16(first + AT_ELEMENTS));
+    cq_event_add(e, now_ns, CQ_HELD, first[AT_SOURCE], &run, e->occupied);
+}
+
 static void add_run(struct cq_engine *e, struct cq_round *round, const uint8_t *buffer,
                     const uint32_t *offsets, uint32_t count, int64_t now_ns)
 {
     const uint8_t *first = buffer + offsets[0];
     uint32_t block = (uint32_t)get64(first + AT_BLOCK);
     int exponent = e->dtype == CQ_I32_EXPONENT ? (int16_t)get16(first + AT_EXPONENT) : 0;
-    int reason = refusal(e, round, first, count);
+    int reason = cq_refusal(e, round, first, count);
     if (reason >= 0)
         e->rejects[reason] += count;
     for (uint32_t i = 0; reason < 0 && i < count; i++) {
@@ -96,11 +108,7 @@ static void add_run(struct cq_engine *e, struct cq_round *round, const uint8_t *
         };
         cq_take_block(e, round, block + i, &come, now_ns);
     }
-    round->datagrams += count;
-    round->wire_bytes += (uint64_t)count
-        * (CQ_FRAME_BYTES + CQ_HEADER_BYTES + e->element_bytes * get16(first + AT_ELEMENTS));
-    struct cq_burst run = {.round = round->index, .block = block, .count = count};
-    cq_event_add(e, now_ns, CQ_HELD, first[AT_SOURCE], &run, e->occupied);
+    cq_count_run(e, round, first, count, now_ns);
 }
 
 static void take_runs(struct cq_engine *e, const uint8_t *buffer, uint32_t valid, int64_t now_ns)
@@ -109,10 +117,10 @@ static void take_runs(struct cq_engine *e, const uint8_t *buffer, uint32_t valid
         const uint8_t *first = buffer + e->valid[begin];
         for (end = begin + 1; end < valid; end++)
             if (e->valid_size[end] != e->valid_size[begin]
-                || !follows(buffer + e->valid[end - 1], buffer + e->valid[end]))
+                || !cq_follows(buffer + e->valid[end - 1], buffer + e->valid[end]))
                 break;
-        struct cq_round *round = live_round(e, get32(first + AT_ROUND));
-        int reason = misfit(e, round, first, end - begin);
+        struct cq_round *round = cq_live_round(e, get32(first + AT_ROUND));
+        int reason = cq_misfit(e, round, first, end - begin);
         if (reason < 0)
             add_run(e, round, buffer, e->valid + begin, end - begin, now_ns);
         else
@@ -120,14 +128,17 @@ static void take_runs(struct cq_engine *e, const uint8_t *buffer, uint32_t valid
     }
 }
 
-/* Take a buffer of datagrams of `segment` bytes each, the last one maybe shorter. */
-void cq_take(struct cq_engine *e, const uint8_t *buffer, uint32_t length, uint32_t segment,
-             int64_t now_ns)
+/* Take the datagrams of a buffer from `offset` on, the last one maybe shorter. */
+static void take_each(struct cq_engine *e, const uint8_t *buffer, uint32_t offset,
+                      uint32_t length, uint32_t segment, int64_t now_ns)
 {
-    uint32_t offset = 0, valid = 0;
+    uint32_t valid = 0;
     do { /* a datagram may be empty */
+        const uint8_t *p = buffer + offset;
         uint32_t size = length - offset < segment ? length - offset : segment;
-        int reason = fault(e, buffer + offset, size);
+        int reason = cq_fault(e, p, size);
+        if (reason < 0 && get32(p + CQ_CRC_OFFSET) != cq_datagram_crc(p, size))
+            reason = CQ_CRC;
         if (reason < 0) {
             e->valid[valid] = offset;
             e->valid_size[valid++] = size;
@@ -137,5 +148,14 @@ void cq_take(struct cq_engine *e, const uint8_t *buffer, uint32_t length, uint32
         offset += size;
     } while (offset < length);
     take_runs(e, buffer, valid, now_ns);
+}
+
+/* Take a buffer of datagrams of `segment` bytes each. */
+void cq_take(struct cq_engine *e, const uint8_t *buffer, uint32_t length, uint32_t segment,
+             int64_t now_ns)
+{
+    uint32_t taken = cq_take_run(e, buffer, length, segment, now_ns);
+    if (taken < length || !length)
+        take_each(e, buffer, taken, length, segment, now_ns);
     cq_end_burst(e, now_ns);
 }

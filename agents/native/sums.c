@@ -29,13 +29,24 @@ CQ_FOR_EACH_CPU int cq_add_i32(i32 *out, const i32 *a, const i32 *b, uint32_t co
 /* Put what left int32 to its limit: `sums` are a + b modulo 2^32, and `b` is still there.
  *
  * Rare, and so not in the loop above. */
-static void saturate(i32 *sums, const i32 *b, uint32_t count)
+void cq_saturate(uint8_t *to, const uint8_t *added, uint32_t count)
 {
+    i32 *sums = (i32 *)to;
+    const i32 *b = (const i32 *)added;
     for (uint32_t i = 0; i < count; i++) {
         int32_t sum = sums[i], y = b[i], x = (int32_t)((uint32_t)sum - (uint32_t)y);
         if (((x ^ sum) & (y ^ sum)) < 0)
             sums[i] = x < 0 ? INT32_MIN : INT32_MAX;
     }
+}
+
+/* Undo an addition that left no element at its limit. */
+void cq_subtract(uint8_t *to, const uint8_t *added, uint32_t count)
+{
+    u32 *sums = (u32 *)to;
+    const u32 *b = (const u32 *)added;
+    for (uint32_t i = 0; i < count; i++)
+        sums[i] -= b[i];
 }
 
 /* Divide by 2^bits, rounded to nearest, halves up; 0 from 32 bits on. */
@@ -143,7 +154,7 @@ void cq_add(uint32_t dtype, uint8_t *to, struct cq_part *sum, const struct cq_pa
     sum->flags |= part->flags;
     if (dtype == CQ_I32) {
         if (cq_add_i32((i32 *)to, (const i32 *)a, (const i32 *)b, count)) {
-            saturate((i32 *)to, (const i32 *)b, count);
+            cq_saturate(to, b, count);
             sum->flags |= CQ_SATURATED;
         }
     } else if (dtype == CQ_I32_EXPONENT) {

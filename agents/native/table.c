@@ -3,29 +3,33 @@
 
 static const int64_t NEVER_NS = (int64_t)1 << 62;
 
-static uint8_t *elements_of(const struct cq_engine *e, uint32_t row)
-{
-    return e->memory + (size_t)row * e->elements * 4;
-}
-
-static struct cq_part part_of(const struct cq_engine *e, uint32_t row)
+struct cq_part cq_part_of(const struct cq_engine *e, uint32_t row)
 {
     const struct cq_row *kept = &e->row[row];
     return (struct cq_part){
-        .elements = elements_of(e, row), .bitmap = kept->bitmap, .exponent = kept->exponent,
+        .elements = cq_row_elements(e, row), .bitmap = kept->bitmap, .exponent = kept->exponent,
         .flags = kept->flags,
     };
 }
 
-/* Keep a contribution in a row of its own, the last of its slot's. */
-static void keep(struct cq_engine *e, struct cq_slot *slot, const struct cq_part *come)
+/* The row that is used next: the one freed last, so that only as much memory is touched as
+ * is held at once. */
+uint32_t cq_free_row(const struct cq_engine *e)
 {
-    /* The row freed last is used first: only as much memory is touched as is held at once. */
-    uint32_t row = e->freed ? e->free_rows[--e->freed] : e->untouched++;
+    return e->freed ? e->free_rows[e->freed - 1] : e->untouched;
+}
+
+/* Note that the free row has the elements of a contribution, the last of its slot's. */
+void cq_place(struct cq_engine *e, struct cq_slot *slot, const struct cq_part *come)
+{
+    uint32_t row = cq_free_row(e);
+    if (e->freed)
+        e->freed--;
+    else
+        e->untouched++;
     e->row[row] = (struct cq_row){
         .bitmap = come->bitmap, .next = CQ_NONE, .exponent = come->exponent, .flags = come->flags,
     };
-    cq_keep(e->dtype, elements_of(e, row), come, cq_elements_of(e, slot->block));
     if (slot->kept++)
         e->row[slot->last_row].next = row;
     else
@@ -33,6 +37,12 @@ static void keep(struct cq_engine *e, struct cq_slot *slot, const struct cq_part
     slot->last_row = row;
     if (++e->occupied > e->high_water)
         e->high_water = e->occupied;
+}
+
+static void keep(struct cq_engine *e, struct cq_slot *slot, const struct cq_part *come)
+{
+    cq_keep(e->dtype, cq_row_elements(e, cq_free_row(e)), come, cq_elements_of(e, slot->block));
+    cq_place(e, slot, come);
 }
 
 /* Add a contribution to what is held of its block. */
@@ -43,8 +53,8 @@ static void add(struct cq_engine *e, struct cq_slot *slot, const struct cq_part 
         return;
     }
     struct cq_row *row = &e->row[slot->first_row];
-    struct cq_part sum = part_of(e, slot->first_row);
-    cq_add(e->dtype, elements_of(e, slot->first_row), &sum, come, cq_elements_of(e, slot->block));
+    struct cq_part sum = cq_part_of(e, slot->first_row);
+    cq_add(e->dtype, cq_row_elements(e, slot->first_row), &sum, come, cq_elements_of(e, slot->block));
     row->bitmap = sum.bitmap;
     row->exponent = sum.exponent;
     row->flags = sum.flags;
@@ -79,7 +89,7 @@ static void evict(struct cq_engine *e, struct cq_slot *slot, enum cq_cause cause
     uint32_t count = 0, row = slot->first_row;
     uint64_t bitmap = 0;
     for (; row != CQ_NONE; row = e->row[row].next) {
-        parts[count++] = part_of(e, row);
+        parts[count++] = cq_part_of(e, row);
         e->free_rows[e->freed++] = row;
         e->occupied--;
     }

@@ -19,26 +19,32 @@ from agents.records import Recorder
 from agents.wire import DType, PacketType, StreamLayout, datagram_bytes
 from testbed.errors import InputError
 
-ELEMENTS, LAST, BLOCKS = 10, 3, 30
+BLOCKS = 30
+FEW, MANY = (10, 3), (131, 131)
+"""Elements of a block and of the last: too few for the kernel's fast way, and enough."""
 SENDERS = 5
 MASKS = {0: 0b01111, 1: 0b11111, 2: 0b00001, 0xFFFFFFFF: 0b10101}
 CLIQUE = 3
 Make = Callable[..., Engine]
 
 
-def run_settings(**changes: Any) -> EngineSettings:
+def run_settings(shape: tuple[int, int] = FEW, **changes: Any) -> EngineSettings:
     dtype = changes.get("dtype", DType.I32)
     plain = EngineSettings(
         city=9,
         job_id=77,
         epoch=1234,
         start_ns=1_000_000,
-        layout=StreamLayout(BLOCKS, ELEMENTS, LAST, dtype.element_bytes),
+        layout=StreamLayout(BLOCKS, *shape, dtype.element_bytes),
         slots=12,
         burst_datagrams=4,
         timeout_ns=50_000,
     )
     return replace(plain, **changes)
+
+
+def row_bytes(layout: StreamLayout) -> int:
+    return datagram_bytes(layout.elements, layout.element_bytes)
 
 
 @dataclass
@@ -52,7 +58,7 @@ class Bench:
 
     @classmethod
     def of(cls, make: Make, own: EngineSettings, ring_rows: int) -> "Bench":
-        ring = ResendRing(ring_rows, datagram_bytes(ELEMENTS, own.dtype.element_bytes))
+        ring = ResendRing(ring_rows, row_bytes(own.layout))
         recorder = Recorder()
         bench = cls(make(own, ring, lambda: bench.send(), recorder), ring, recorder)
         for index, mask in MASKS.items():
@@ -79,22 +85,23 @@ class Bench:
 class Traffic:
     """Random buffers: mostly what senders send, some of it garbled or out of place."""
 
-    def __init__(self, seed: int, dtype: DType) -> None:
+    def __init__(self, seed: int, own: EngineSettings) -> None:
         self._random = np.random.default_rng(seed)
-        self._dtype = dtype
+        self._layout = own.layout
+        self._dtype = own.dtype
 
     def pick(self, *choices: Any) -> Any:
         return choices[self._random.integers(len(choices))]
 
     def buffer(self) -> tuple[bytes, int]:
         """Bytes of one receive buffer, and the size of its datagrams."""
-        bursts = [self._burst() for _ in range(self._random.integers(1, 4))]
+        bursts = [self._burst() for _ in range(self.pick(1, 1, 2, 3))]
         data = bytearray(b"".join(bursts))
         if self._random.random() < 0.2:
             data[self._random.integers(len(data))] ^= 1 << self._random.integers(8)
         if self._random.random() < 0.05:
             del data[self._random.integers(len(data)) :]
-        size = datagram_bytes(ELEMENTS, self._dtype.element_bytes)
+        size = row_bytes(self._layout)
         segment = size if self._random.random() < 0.97 else int(self._random.integers(1, 200))
         return bytes(data), segment
 
@@ -106,7 +113,7 @@ class Traffic:
         source = int(random.integers(SENDERS + 1)) if rare else int(random.integers(SENDERS))
         packer = Packer(
             count,
-            ELEMENTS,
+            self._layout.elements,
             kind=pick(*PacketType) if rare else PacketType.DATA,
             job_id=pick(77, 78) if rare else 77,
             epoch=pick(0xFFFFFFF0, 5, 6) if rare else 5,
@@ -121,7 +128,8 @@ class Traffic:
             flags=pick(0, 0, 0, 1, 2, 129),
             exponent=pick(0, 0, 1, -3, 40, 32767, -32768),
         )
-        last = LAST if block + count >= BLOCKS and random.random() < 0.9 else ELEMENTS
+        ends = block + count >= BLOCKS and random.random() < 0.9
+        last = self._layout.last_elements if ends else self._layout.elements
         return bytes(packer.seal(count, block, int(random.integers(1 << 32)), 0, last))
 
     def _values(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -144,7 +152,7 @@ def compare(own: EngineSettings, seed: int, steps: int, ring_rows: int) -> Bench
     """Let both engines take the same; check that nothing tells them apart."""
     native = Bench.of(NativeEngine, own, ring_rows)
     reference = Bench.of(ReferenceEngine, own, ring_rows)
-    traffic, now_ns = Traffic(seed, own.dtype), own.start_ns
+    traffic, now_ns = Traffic(seed, own), own.start_ns
     for _ in range(steps):
         now_ns += traffic.pick(0, 1, 900, 7000, 30_000)
         buffer, segment = traffic.buffer()
@@ -182,9 +190,20 @@ TABLES = st.fixed_dictionaries(
 
 
 @settings(deadline=None, max_examples=150)
-@given(TABLES, st.integers(0, 2**32), st.integers(8, 70))
-def test_both_engines_do_the_same(table: dict[str, Any], seed: int, ring_rows: int) -> None:
-    compare(run_settings(**table), seed, 60, ring_rows)
+@given(TABLES, st.sampled_from([FEW, MANY]), st.integers(0, 2**32), st.integers(8, 70))
+def test_both_engines_do_the_same(
+    table: dict[str, Any], shape: tuple[int, int], seed: int, ring_rows: int
+) -> None:
+    compare(run_settings(shape, **table), seed, 60, ring_rows)
+
+
+@settings(deadline=None, max_examples=100)
+@given(TABLES, st.sampled_from([(64, 64), (95, 95), (131, 7), (352, 352)]), st.integers(0, 2**32))
+def test_both_engines_do_the_same_in_the_fast_way(
+    table: dict[str, Any], shape: tuple[int, int], seed: int
+) -> None:
+    table |= {"dtype": DType.I32, "memory_model": "accumulate"}
+    compare(run_settings(shape, **table), seed, 60, 16)
 
 
 @settings(deadline=None, max_examples=50)
@@ -235,17 +254,17 @@ def test_what_sending_raises_comes_out_of_the_call() -> None:
         raise OSError("no route")
 
     own = run_settings(burst_datagrams=2)
-    engine = NativeEngine(own, ResendRing(8, datagram_bytes(ELEMENTS)), fail, Recorder())
+    engine = NativeEngine(own, ResendRing(8, row_bytes(own.layout)), fail, Recorder())
     engine.open_round(0, CLIQUE, 1)
-    packer = Packer(5, ELEMENTS, kind=PacketType.DATA, job_id=77, epoch=1, src=0)
+    packer = Packer(5, FEW[0], kind=PacketType.DATA, job_id=77, epoch=1, src=0)
     packer.address(round_index=0, clique=CLIQUE, bitmap=1)
-    data = np.frombuffer(packer.seal(5, 0, 0, 0, ELEMENTS), np.uint8)
+    data = np.frombuffer(packer.seal(5, 0, 0, 0, FEW[0]), np.uint8)
     with pytest.raises(OSError, match="no route"):
-        engine.take(data, len(data), datagram_bytes(ELEMENTS), 1)
+        engine.take(data, len(data), row_bytes(own.layout), 1)
 
 
 def test_refusals() -> None:
-    ring = ResendRing(8, datagram_bytes(ELEMENTS))
+    ring = ResendRing(8, row_bytes(run_settings().layout))
 
     def make(**changes: Any) -> NativeEngine:
         return NativeEngine(run_settings(**changes), ring, lambda: None, Recorder())
