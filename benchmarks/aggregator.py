@@ -131,7 +131,9 @@ class Trial:
         until = time.monotonic() + _STALL_S
         while not self._reached(due):
             if time.monotonic() > until:
-                raise RuntimeError(f"{self._kind}: datagrams were lost; {self._sink.blocks} came back")
+                raise RuntimeError(
+                    f"{self._kind}: datagrams were lost; {self._sink.blocks} came back"
+                )
 
     def _reached(self, due: int) -> bool:
         if self._kind == "bound":

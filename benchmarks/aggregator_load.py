@@ -110,9 +110,9 @@ class Streams:
             packer.address(round_index=0, clique=0, bitmap=1 << sender)
             burst = packer.seal(shape.blocks, 0, 0, 0, shape.layout.elements)
             self._memory[mine] = np.frombuffer(burst, np.uint8).reshape(-1, shape.size)
-        self.sums: npt.NDArray[np.int32] = values.reshape(
-            shape.senders, shape.blocks, -1
-        ).sum(axis=0, dtype=np.int32)
+        self.sums: npt.NDArray[np.int32] = values.reshape(shape.senders, shape.blocks, -1).sum(
+            axis=0, dtype=np.int32
+        )
 
     def _packer(self, sender: int) -> Packer:
         shape = self._shape

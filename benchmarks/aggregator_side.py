@@ -75,7 +75,12 @@ def resident_bytes() -> int:
 
 
 def run_side(
-    kind: Kind, shape: Shape, incoming: socket.socket, to: Endpoint, board: Board, *,
+    kind: Kind,
+    shape: Shape,
+    incoming: socket.socket,
+    to: Endpoint,
+    board: Board,
+    *,
     resend_bytes: int,
 ) -> None:
     """Serve until the board says stop, and write what was measured to it."""
@@ -114,7 +119,12 @@ class _Side:
     """An engine with its sockets; rounds follow each other as they become complete."""
 
     def __init__(
-        self, kind: Kind, shape: Shape, incoming: socket.socket, to: Endpoint, board: Board,
+        self,
+        kind: Kind,
+        shape: Shape,
+        incoming: socket.socket,
+        to: Endpoint,
+        board: Board,
         resend_bytes: int,
     ) -> None:
         self._mask = (1 << shape.senders) - 1
@@ -124,7 +134,9 @@ class _Side:
         self._incoming = incoming
         self._outgoing = sending_socket(shape.size)
         self._to = to
-        self._ring = ResendRing(max(2 * segments(shape.size), resend_bytes // shape.size), shape.size)
+        self._ring = ResendRing(
+            max(2 * segments(shape.size), resend_bytes // shape.size), shape.size
+        )
         own = EngineSettings(
             city=shape.senders,
             job_id=JOB_ID,
@@ -204,7 +216,14 @@ class _Bound:
         self._receive = library.bound_receive
         pointer, u32 = ctypes.c_void_p, ctypes.c_uint32
         self._receive.argtypes = [
-            ctypes.c_int, pointer, pointer, u32, u32, pointer, pointer, pointer,
+            ctypes.c_int,
+            pointer,
+            pointer,
+            u32,
+            u32,
+            pointer,
+            pointer,
+            pointer,
         ]
         self._shape = shape
         self._incoming = incoming
@@ -220,8 +239,13 @@ class _Bound:
         while meter.look():
             phase[0] = board.values[Board.PHASE]
             error = self._receive(
-                self._incoming.fileno(), buffer.ctypes.data, sums.ctypes.data, self._rows,
-                shape.size, board.address(Board.DONE), board.address(Board.PHASE),
+                self._incoming.fileno(),
+                buffer.ctypes.data,
+                sums.ctypes.data,
+                self._rows,
+                shape.size,
+                board.address(Board.DONE),
+                board.address(Board.PHASE),
                 phase.ctypes.data,
             )
             if error:

@@ -141,9 +141,10 @@ int cq_folds(void); /* whether `pass.c` can be used */
 
 /* pass.c */
 uint32_t cq_pass_copy(uint8_t *out, const uint8_t *b, size_t count, uint32_t crc);
-uint32_t cq_pass_add(uint8_t *sums, const uint8_t *b, size_t count, uint32_t crc, int *left);
+uint32_t cq_pass_add(uint8_t *sums, const uint8_t *b, size_t count, const uint8_t *ahead,
+                     uint32_t crc, int *left);
 uint32_t cq_pass_sum(uint8_t *out, const uint8_t *a, const uint8_t *b, size_t count,
-                     uint32_t crc, uint32_t *crc_out, int *left);
+                     const uint8_t *ahead, uint32_t crc, uint32_t *crc_out, int *left);
 
 /* sums.c */
 void cq_keep(uint32_t dtype, uint8_t *to, const struct cq_part *part, uint32_t count);

@@ -137,7 +137,7 @@ static void take_each(struct cq_engine *e, const uint8_t *buffer, uint32_t offse
         const uint8_t *p = buffer + offset;
         uint32_t size = length - offset < segment ? length - offset : segment;
         int reason = cq_fault(e, p, size);
-        if (reason < 0 && get32(p + CQ_CRC_OFFSET) != cq_datagram_crc(p, size))
+        if (reason < 0 && get32(p + AT_CRC) != cq_datagram_crc(p, size))
             reason = CQ_CRC;
         if (reason < 0) {
             e->valid[valid] = offset;

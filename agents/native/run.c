@@ -47,6 +47,12 @@ static void note_taken(struct cq_engine *e, const struct run *run, uint32_t bloc
     run->round->contributions++;
 }
 
+/* Where the sum of the next block may lie; any address does, for it is only fetched. */
+static const uint8_t *ahead(const struct cq_engine *e, const struct run *run, uint32_t block)
+{
+    return cq_row_elements(e, cq_find(e, run->round, block + 1)->first_row);
+}
+
 /* Each of these returns whether the checksum was right; if not, nothing has changed. */
 
 static int store(struct cq_engine *e, const struct run *run, uint32_t block, const uint8_t *p,
@@ -55,7 +61,7 @@ static int store(struct cq_engine *e, const struct run *run, uint32_t block, con
     uint8_t *row = cq_row_elements(e, cq_free_row(e));
     uint32_t bytes = e->row_bytes - CQ_HEADER_BYTES;
     uint32_t crc = cq_pass_copy(row, p + CQ_HEADER_BYTES, bytes, cq_crc_header(p));
-    if (~crc != get32(p + CQ_CRC_OFFSET))
+    if (~crc != get32(p + AT_CRC))
         return 0;
     struct cq_part come = {.bitmap = run->bitmap, .flags = run->flags};
     note_taken(e, run, block);
@@ -71,9 +77,9 @@ static int add(struct cq_engine *e, const struct run *run, uint32_t block, const
     struct cq_row *row = &e->row[slot->first_row];
     uint8_t *sums = cq_row_elements(e, slot->first_row);
     int left;
-    uint32_t crc = cq_pass_add(sums, elements, e->row_bytes - CQ_HEADER_BYTES, cq_crc_header(p),
-                               &left);
-    if (~crc != get32(p + CQ_CRC_OFFSET)) {
+    uint32_t crc = cq_pass_add(sums, elements, e->row_bytes - CQ_HEADER_BYTES,
+                               ahead(e, run, block), cq_crc_header(p), &left);
+    if (~crc != get32(p + AT_CRC)) {
         cq_subtract(sums, elements, e->elements);
         return 0;
     }
@@ -93,13 +99,15 @@ static int complete(struct cq_engine *e, const struct run *run, uint32_t block, 
     uint8_t *row = cq_next_row(e), *payload = row + CQ_HEADER_BYTES;
     sum.bitmap |= run->bitmap;
     sum.flags |= run->flags;
-    cq_write_header(e, row, run->round, block, &sum, CQ_COMPLETE, now_ns);
+    uint8_t header[CQ_HEADER_BYTES]; /* the ring's row is not in the cache yet */
+    cq_write_header(e, header, run->round, block, &sum, CQ_COMPLETE, now_ns);
     int left;
-    uint32_t crc_out = cq_crc_header(row);
+    uint32_t crc_out = cq_crc_header(header);
     uint32_t crc = cq_pass_sum(payload, sum.elements, elements, e->row_bytes - CQ_HEADER_BYTES,
-                               cq_crc_header(p), &crc_out, &left);
-    if (~crc != get32(p + CQ_CRC_OFFSET))
+                               ahead(e, run, block), cq_crc_header(p), &crc_out, &left);
+    if (~crc != get32(p + AT_CRC))
         return 0;
+    memcpy(row, header, sizeof header);
     if (left) {
         cq_saturate(payload, elements, e->elements);
         sum.flags |= CQ_SATURATED;
@@ -118,7 +126,7 @@ static int complete(struct cq_engine *e, const struct run *run, uint32_t block, 
 static int take_other(struct cq_engine *e, const struct run *run, uint32_t block,
                       const uint8_t *p, int64_t now_ns)
 {
-    if (get32(p + CQ_CRC_OFFSET) != cq_datagram_crc(p, e->row_bytes))
+    if (get32(p + AT_CRC) != cq_datagram_crc(p, e->row_bytes))
         return 0;
     struct cq_part come = {
         .elements = p + CQ_HEADER_BYTES, .bitmap = run->bitmap, .flags = run->flags, .on_wire = 1,

@@ -9,7 +9,8 @@
 enum {
     AT_MAGIC = 0, AT_VERSION = 2, AT_TYPE = 3, AT_FLAGS = 4, AT_DTYPE = 5, AT_ELEMENTS = 6,
     AT_JOB = 8, AT_EPOCH = 12, AT_ROUND = 16, AT_CLIQUE = 20, AT_SOURCE = 22, AT_CAUSE = 23,
-    AT_BLOCK = 24, AT_BITMAP = 32, AT_SEQ = 40, AT_EXPONENT = 44, AT_WEIGHT = 46, AT_TIME = 48
+    AT_BLOCK = 24, AT_BITMAP = 32, AT_SEQ = 40, AT_EXPONENT = 44, AT_WEIGHT = 46, AT_TIME = 48,
+    AT_CRC = 52
 };
 
 static inline uint16_t get16(const uint8_t *p)
@@ -31,12 +32,6 @@ static inline uint64_t get64(const uint8_t *p)
     uint64_t v;
     memcpy(&v, p, 8);
     return __builtin_bswap64(v);
-}
-
-static inline void put16(uint8_t *p, uint16_t v)
-{
-    v = __builtin_bswap16(v);
-    memcpy(p, &v, 2);
 }
 
 static inline void put32(uint8_t *p, uint32_t v)
