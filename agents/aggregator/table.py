@@ -172,6 +172,10 @@ class Table:
         state = self._rounds[round_index]
         return state.contributions, state.complete
 
+    def seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+        """Contributors that have come of each block of a live round, shape (blocks,)."""
+        return self._rounds[round_index].seen
+
     def oldest(self) -> OpenBlock | None:
         """Whatever has been held for the longest time, if anything is held."""
         slots = np.flatnonzero(self._bitmap)
