@@ -112,7 +112,8 @@ class BurstReceiver:
     Attributes
     ----------
     overflow
-        Datagrams that the kernel threw away because this socket was full.
+        How often the kernel threw something away because this socket was full: a
+        datagram, or several that UDP_GRO had put together.
     address
         Where the socket is bound.
     buffer
