@@ -10,6 +10,7 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -111,7 +112,8 @@ class BurstReceiver:
     Attributes
     ----------
     overflow
-        Datagrams that the kernel threw away because this socket was full.
+        How often the kernel threw something away because this socket was full: a
+        datagram, or several that UDP_GRO had put together.
     address
         Where the socket is bound.
     buffer
@@ -154,8 +156,16 @@ class BurstReceiver:
                     error.errno, f"cannot {verb} {group}: {error.strerror}{hint}"
                 ) from error
 
-    def wait(self, timeout_ns: int) -> bool:
-        """Sleep until something has arrived (true) or the time is over (false).
+    def fileno(self) -> int:
+        """Descriptor."""
+        return self._sock.fileno()
+
+    def wait(
+        self, timeout_ns: int, *others: "ControlSocket"
+    ) -> "list[BurstReceiver | ControlSocket]":
+        """Sleep until something has arrived, here or at others, or the time is over.
+
+        Returns those at which something has arrived.
 
         Linux lets `select` end late by a thousandth of its time-out. A long
         wait therefore ends early, and the caller comes back for the rest.
@@ -163,7 +173,8 @@ class BurstReceiver:
         if timeout_ns > _LONG_WAIT_NS:
             timeout_ns -= timeout_ns // _EARLY_FRACTION
         timeout_s = max(0, timeout_ns) / 1e9
-        return bool(select.select([self._sock], [], [], timeout_s)[0])
+        sockets: list[BurstReceiver | ControlSocket] = [self, *others]
+        return select.select(sockets, [], [], timeout_s)[0]
 
     def receive(self, rejects: Counter[str]) -> tuple[int, int] | None:
         """Receive into `buffer`.
@@ -197,6 +208,45 @@ class BurstReceiver:
             elif level == socket.SOL_SOCKET and name == _SO_RXQ_OVFL:
                 self.overflow = int.from_bytes(data[:4], "little")
         return segment
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+
+
+class ControlSocket:
+    """A socket for single datagrams, which never waits.
+
+    Parameters
+    ----------
+    bind
+        Where it listens; None if it only sends.
+    longest_bytes
+        What is longer is cut off to one byte more, so that it is seen to be too long.
+    """
+
+    def __init__(self, bind: Endpoint | None, longest_bytes: int) -> None:
+        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sock.setblocking(False)
+        self._longest_bytes = longest_bytes
+        if bind is not None:
+            self._sock.bind(bind)
+
+    def fileno(self) -> int:
+        """Descriptor, for `BurstReceiver.wait`."""
+        return self._sock.fileno()
+
+    def receive(self) -> bytes | None:
+        """The next datagram; None if there is none."""
+        try:
+            return self._sock.recv(self._longest_bytes + 1)
+        except BlockingIOError:
+            return None
+
+    def send(self, datagram: bytes, to: Endpoint) -> None:
+        """Send one datagram; the network may lose it, and so may a full buffer here."""
+        with suppress(BlockingIOError):
+            self._sock.sendto(datagram, to)
 
     def close(self) -> None:
         """Close the socket."""

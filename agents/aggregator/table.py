@@ -152,6 +152,10 @@ class Table:
         ledger = self._rounds[round_index]
         return ledger.contributions, ledger.complete
 
+    def seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+        """Contributors that have come of each block of a live round, shape (blocks,)."""
+        return self._rounds[round_index].seen
+
     def oldest(self) -> OpenBlock | None:
         """Whatever has been held for the longest time, if anything is held."""
         found = self._sets.oldest()
