@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from agents.aggregator.arithmetic import Part, widen
 from agents.aggregator.ledger import (
     NEVER_NS,
+    Bitmaps,
     Emission,
     Outlet,
     RoundLedger,
@@ -152,7 +153,7 @@ class Table:
         ledger = self._rounds[round_index]
         return ledger.contributions, ledger.complete
 
-    def seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+    def seen(self, round_index: int) -> Bitmaps:
         """Contributors that have come of each block of a live round, shape (blocks,)."""
         return self._rounds[round_index].seen
 
