@@ -81,6 +81,9 @@ class RepairSource:
             self.drops["source"] += 1
             return
         self.asked_ns = now_ns
+        if message.round > self._state.latest:  # whoever asks is ahead, and will ask again
+            self._limited += sum(count for _, count in message.ranges)
+            return
         if not self._state.holds(message.round):
             refusal = message._replace(
                 kind=PacketType.UNAVAILABLE, src=ctx.city, epoch=self._epoch, flags=REPAIR
