@@ -17,7 +17,7 @@ from agents.recovery.gaps import NEVER_NS
 from agents.recovery.repair import Repairs, Request, Seen
 from agents.recovery.rto import Rto
 from agents.sockets import ControlSocket
-from agents.wire import Cause, PacketType, wire_bytes
+from agents.wire import Cause, PacketType
 
 REPAIR_SHARE = 0.25
 """Of the island's access link, for blocks that are asked for again."""
@@ -45,7 +45,7 @@ class Repairer:
         self._epoch = epoch
         self._socket = socket
         self._recorder = recorder
-        size = wire_bytes(ctx.layout.elements)
+        size = ctx.layout.burst_bytes(0, 1)
         bucket = datagram_bucket(ctx.access_gbps, REPAIR_SHARE, size)
         self._repairs = Repairs(seen, self._timer, bucket)
         self._quiet_ns: dict[int, int] = {}

@@ -50,7 +50,7 @@ class Aggregator:
         self._stopping = False
         signal.signal(signal.SIGTERM, self._stop)
         self._recorder = Recorder()
-        row_bytes = datagram_bytes(ctx.layout.elements)
+        row_bytes = datagram_bytes(ctx.layout.elements, ctx.layout.element_bytes)
         self._ring = ResendRing(
             ring_rows(ctx.resend_bytes, row_bytes, ctx.burst_datagrams), row_bytes
         )
@@ -111,8 +111,7 @@ class Aggregator:
         return {
             **self._counters(),
             "rounds": [
-                report.round_counters(self._ctx, k, self._engine.progress(k), self._output)
-                for k in self._live
+                report.round_counters(self._ctx, k, self._engine.progress(k)) for k in self._live
             ],
             "oldest": report.oldest_slot(self._ctx, self._engine.oldest(), time.monotonic_ns()),
         }
@@ -234,8 +233,10 @@ class Aggregator:
     def _write(self) -> None:
         ctx = self._ctx
         self._recorder.write(ctx.out_dir / f"{ROLE}-{ctx.code}.bin")
+        output = report.output_by_round(self._recorder.array(), ctx.layout)
+        nothing = {"datagrams_out": 0, "bytes_out": 0}
         rounds = [
-            report.round_counters(ctx, k, progress, self._output)
+            {**report.round_counters(ctx, k, progress), **output.get(k, nothing)}
             for k, progress in sorted(self._progress.items())
         ]
         ctx.write_counters(ROLE, {"rounds": rounds, **self._counters()})
