@@ -111,7 +111,8 @@ class Aggregator:
         return {
             **self._counters(),
             "rounds": [
-                report.round_counters(self._ctx, k, self._engine.progress(k)) for k in self._live
+                report.round_counters(self._ctx, k, self._engine.progress(k), self._output)
+                for k in self._live
             ],
             "oldest": report.oldest_slot(self._ctx, self._engine.oldest(), time.monotonic_ns()),
         }
@@ -233,10 +234,8 @@ class Aggregator:
     def _write(self) -> None:
         ctx = self._ctx
         self._recorder.write(ctx.out_dir / f"{ROLE}-{ctx.code}.bin")
-        output = report.output_by_round(self._recorder.array(), ctx.layout)
-        nothing = {"datagrams_out": 0, "bytes_out": 0}
         rounds = [
-            {**report.round_counters(ctx, k, progress), **output.get(k, nothing)}
+            report.round_counters(ctx, k, progress, self._output)
             for k, progress in sorted(self._progress.items())
         ]
         ctx.write_counters(ROLE, {"rounds": rounds, **self._counters()})

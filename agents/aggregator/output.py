@@ -1,8 +1,16 @@
 """The aggregator's one stream to its island, sent from the ring that it was built in."""
 
+from collections import Counter
+
+import numpy as np
+
 from agents.aggregator.ring import ResendRing
+from agents.bursts import Headers
 from agents.context import Endpoint
 from agents.sockets import BurstSender
+from agents.wire import ETHERNET_BYTES, HEADER_BYTES, HEADER_DTYPE, IP_UDP_BYTES
+
+_FRAME_BYTES = ETHERNET_BYTES + IP_UDP_BYTES
 
 
 class AggregateStream:
@@ -16,12 +24,20 @@ class AggregateStream:
         The island.
     burst
         Datagrams per call of the kernel.
+
+    Attributes
+    ----------
+    datagrams, wire_bytes
+        Sent for the first time so far, by round.
     """
 
     def __init__(self, ring: ResendRing, to: Endpoint, burst: int) -> None:
+        self.datagrams: Counter[int] = Counter()
+        self.wire_bytes: Counter[int] = Counter()
         self._ring = ring
         self._to = to
         self._burst = burst
+        self._headers: Headers = ring.memory[:, :HEADER_BYTES].view(HEADER_DTYPE)[:, 0]
         self._sender = BurstSender(ring.row_bytes, interface=None)
 
     def send(self) -> None:
@@ -30,6 +46,7 @@ class AggregateStream:
         first, count = ring.sent_seq, ring.next_seq - ring.sent_seq
         if count:
             self._send(first, count)
+            self._count(first, count)
             ring.sent_seq = ring.next_seq
 
     def resend(self, seq: int, count: int) -> None:
@@ -46,3 +63,11 @@ class AggregateStream:
             self._sender.send(self._ring.view(seq, part), self._to)
             seq += part
             count -= part
+
+    def _count(self, seq: int, count: int) -> None:
+        rows = np.arange(seq, seq + count) % self._ring.rows
+        rounds, sizes = self._headers["round"][rows], self._ring.sizes[rows]
+        for round_index in np.unique(rounds).tolist():
+            own = sizes[rounds == round_index]
+            self.datagrams[round_index] += len(own)
+            self.wire_bytes[round_index] += int(own.sum()) + len(own) * _FRAME_BYTES

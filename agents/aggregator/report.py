@@ -2,15 +2,12 @@
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from agents.aggregator.engine import Engine, EngineSettings, Progress
+from agents.aggregator.output import AggregateStream
 from agents.aggregator.table import OpenBlock
 from agents.context import NS_PER_MS, AgentContext
-from agents.records import Kind
 from agents.weights import contributors
-from agents.wire import ELEMENT_BYTES, StreamLayout
+from agents.wire import ELEMENT_BYTES
 
 
 def totals(engine: Engine, settings: EngineSettings, scale: float) -> dict[str, Any]:
@@ -32,33 +29,9 @@ def totals(engine: Engine, settings: EngineSettings, scale: float) -> dict[str, 
     }
 
 
-def output_by_round(
-    events: npt.NDArray[np.void], layout: StreamLayout
-) -> dict[int, dict[str, int]]:
-    """What left in each round, from the records; resends are not in it.
-
-    Parameters
-    ----------
-    events
-        Everything that was recorded, dtype `EVENT_DTYPE`.
-    layout
-        How streams are cut into blocks.
-    """
-    out = events[events["kind"] == Kind.AGGREGATE_OUT]
-    rounds, count = out["round"], out["count"].astype(np.int64)
-    ends = out["block"] + count == layout.blocks
-    full, last = layout.burst_bytes(0, 1), layout.burst_bytes(layout.blocks - 1, 1)
-    wire_bytes = np.where(ends, (count - 1) * full + last, count * full)
-    return {
-        k: {
-            "datagrams_out": int(count[rounds == k].sum()),
-            "bytes_out": int(wire_bytes[rounds == k].sum()),
-        }
-        for k in np.unique(rounds).tolist()
-    }
-
-
-def round_counters(ctx: AgentContext, round_index: int, progress: Progress) -> dict[str, Any]:
+def round_counters(
+    ctx: AgentContext, round_index: int, progress: Progress, output: AggregateStream
+) -> dict[str, Any]:
     """Counters of one round."""
     expectation, blocks = ctx.expectations[round_index], ctx.layout.blocks
     expected = blocks * len(expectation.senders)
@@ -73,6 +46,8 @@ def round_counters(ctx: AgentContext, round_index: int, progress: Progress) -> d
         "complete_blocks": progress.complete,
         "datagrams_in": progress.datagrams,
         "bytes_in": progress.wire_bytes,
+        "datagrams_out": output.datagrams[round_index],
+        "bytes_out": output.wire_bytes[round_index],
     }
 
 
