@@ -172,7 +172,7 @@ def compare(
 
 
 def _row(shape: Shape, kind: Kind, rates: dict[Kind, list[float]]) -> dict[str, Any]:
-    ratios = [own / bound for own, bound in zip(rates[kind], rates.get("bound", []))]
+    ratios = [own / bound for own, bound in zip(rates[kind], rates.get("bound", ()), strict=False)]
     return {
         "datagram_bytes": shape.size,
         "senders": shape.senders,

@@ -209,16 +209,14 @@ struct cq_sockets {
     int32_t in, out;
     uint32_t ip, port, most_segments; /* address in host order */
     uint32_t overflow;                /* datagrams lost because the socket was full */
-    uint32_t length, segment;         /* of a buffer that is not the engine's to take */
     int32_t error, unused;
-    int64_t now_ns;
     uint64_t buffers;
     uint8_t *buffer; /* CQ_BUFFER_BYTES */
 };
 
-/* Why `cq_serve` came back: the time is over; nothing came for a while; a buffer came that
- * does not begin with data; a call of the system failed. */
-enum cq_served { CQ_DUE, CQ_IDLE, CQ_OTHER, CQ_FAILED };
+/* Why `cq_serve` came back: the time is over; nothing came for a while, or a signal did; a
+ * call of the system failed. */
+enum cq_served { CQ_DUE, CQ_IDLE, CQ_FAILED };
 
 /* serve.c */
 CQ_EXPORT int cq_serve(struct cq_engine *e, struct cq_sockets *s, int64_t until_ns);

@@ -60,9 +60,7 @@ class Served(IntEnum):
     DUE = 0
     IDLE = 1
     """Nothing came for a while, or a signal did."""
-    OTHER = 2
-    """A buffer that does not begin with data is left to the caller."""
-    FAILED = 3
+    FAILED = 2
 
 
 SLOT_DTYPE = np.dtype(
@@ -144,9 +142,7 @@ class Sockets(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("incoming", "outgoing")),
         *((name, _U32) for name in ("ip", "port", "most_segments", "overflow")),
-        *((name, _U32) for name in ("length", "segment")),
         *((name, ctypes.c_int32) for name in ("error", "unused")),
-        ("now_ns", _I64),
         ("buffers", _U64),
         ("buffer", _POINTER),
     )

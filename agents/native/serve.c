@@ -1,10 +1,10 @@
 /* Receives, takes and sends in one loop, so that Python runs only when something else is due. */
 #define _GNU_SOURCE
 #include "cq.h"
-#include "wire.h"
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -58,7 +58,7 @@ static void want(struct cq_engine *e, int what)
 }
 
 /* Receive one buffer; its length, or -1. */
-static ssize_t receive(struct cq_sockets *s, int *cut)
+static ssize_t receive(struct cq_sockets *s, uint32_t *segment, int *cut)
 {
     char control[CMSG_SPACE(sizeof(int)) * 2];
     struct iovec into = {.iov_base = s->buffer, .iov_len = CQ_BUFFER_BYTES};
@@ -68,52 +68,45 @@ static ssize_t receive(struct cq_sockets *s, int *cut)
     ssize_t length = recvmsg(s->in, &message, 0);
     if (length < 0)
         return -1;
-    s->length = (uint32_t)length;
-    s->segment = length ? (uint32_t)length : 1;
+    *segment = length ? (uint32_t)length : 1;
     *cut = message.msg_flags & MSG_TRUNC;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
         uint32_t value;
         memcpy(&value, CMSG_DATA(c), sizeof value);
         if (c->cmsg_level == UDP_LEVEL && c->cmsg_type == GRO_OPTION)
-            s->segment = value;
+            *segment = value;
         else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == OVERFLOW_OPTION)
             s->overflow = value;
     }
     return length;
 }
 
-/* Whether a buffer holds something else than data: what recovery asks for, for instance. */
-static int is_other(const struct cq_sockets *s)
-{
-    return s->length >= CQ_HEADER_BYTES && get16(s->buffer + AT_MAGIC) == CQ_MAGIC
-        && s->buffer[AT_TYPE] != CQ_DATA;
-}
-
+/* See `cq_serve`. */
 static int serve(struct cq_engine *e, struct cq_sockets *s, int64_t until_ns)
 {
+    int64_t now_ns;
     do {
+        uint32_t segment;
         int cut;
-        if (receive(s, &cut) < 0) {
+        ssize_t length = receive(s, &segment, &cut);
+        if (length < 0) {
             if (errno == EAGAIN || errno == EINTR)
                 return CQ_IDLE;
             s->error = errno;
             return CQ_FAILED;
         }
-        s->now_ns = clock_ns();
+        now_ns = clock_ns();
         s->buffers++;
-        if (cut) {
+        if (cut)
             e->rejects[CQ_TRUNCATED]++;
-            continue;
-        }
-        if (is_other(s))
-            return CQ_OTHER;
-        cq_take(e, s->buffer, s->length, s->segment, s->now_ns);
-        if (cq_next_timeout(e) <= s->now_ns)
-            cq_expire(e, s->now_ns);
+        else
+            cq_take(e, s->buffer, (uint32_t)length, segment, now_ns);
+        if (cq_next_timeout(e) <= now_ns)
+            cq_expire(e, now_ns);
         send_pending(e, s);
         if (s->error)
             return CQ_FAILED;
-    } while (s->now_ns < until_ns);
+    } while (now_ns < until_ns);
     return CQ_DUE;
 }
 
