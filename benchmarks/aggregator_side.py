@@ -40,10 +40,10 @@ class Board:
     ----------
     values
         The phase (0 warms up, 1 is measured, 2 ends), datagrams taken by the bound,
-        measured bytes and CPU nanoseconds, refused datagrams, memory in use.
+        measured bytes and CPU nanoseconds, refused datagrams.
     """
 
-    PHASE, DONE, BYTES, CPU_NS, REFUSED, RSS_BEFORE, RSS_AFTER = range(7)
+    PHASE, DONE, BYTES, CPU_NS, REFUSED = range(5)
 
     def __init__(self) -> None:
         self.values: npt.NDArray[np.int64] = np.frombuffer(mmap.mmap(-1, 4096), np.int64)
@@ -66,12 +66,6 @@ def cpu_ns() -> int:
     """User and system time of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return round((used.ru_utime + used.ru_stime) * 1e9)
-
-
-def resident_bytes() -> int:
-    """Memory of this process that is in use, less what it only shares."""
-    pages = Path("/proc/self/statm").read_text().split()
-    return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
 
 
 def run_side(
@@ -106,9 +100,7 @@ class _Meter:
         if phase != self._phase:
             if self._phase == 0:
                 self._begin = cpu_ns(), self._taken_bytes()
-                values[Board.RSS_BEFORE] = resident_bytes()
             if phase == 2:
-                values[Board.RSS_AFTER] = resident_bytes()
                 values[Board.CPU_NS] = cpu_ns() - self._begin[0]
                 values[Board.BYTES] = self._taken_bytes() - self._begin[1]
             self._phase = phase
