@@ -16,6 +16,7 @@ from agents.aggregator.arithmetic import Part, widen
 from agents.aggregator.fastpath import FastPath
 from agents.aggregator.ledger import (
     NEVER_NS,
+    Bitmaps,
     Emission,
     Outlet,
     RoundLedger,
@@ -160,7 +161,7 @@ class Table:
         ledger = self._rounds[round_index]
         return ledger.contributions, ledger.complete
 
-    def seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+    def seen(self, round_index: int) -> Bitmaps:
         """Contributors that have come of each block of a live round, shape (blocks,)."""
         return self._rounds[round_index].seen
 
