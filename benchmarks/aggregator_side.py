@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.aggregator.engine import Engine, EngineSettings, ReferenceEngine
+from agents.aggregator.intake import serving_sockets
 from agents.aggregator.native import NativeEngine
 from agents.aggregator.ring import ResendRing
-from agents.aggregator.serving import serving_sockets
 from agents.context import Endpoint
 from agents.native.build import ensure_library, load
+from agents.native.layout import Served
 from agents.records import Recorder
 from benchmarks.aggregator_load import JOB_ID, Shape, segments, sending_socket
 
@@ -154,7 +155,10 @@ class _Side:
                 self._incoming, self._outgoing, self._to, segments(self._shape.size), buffer
             )
             while meter.look():
-                self._engine.serve(sockets, time.monotonic_ns() + _SLICE_NS)
+                until_ns = time.monotonic_ns() + _SLICE_NS
+                if self._engine.serve(sockets, until_ns) is Served.DUE:
+                    self._engine.take(buffer, sockets.length, sockets.segment, until_ns)
+                    self._send()
                 self._change_rounds()
         else:
             while meter.look():

@@ -9,9 +9,6 @@ was seen and has not left is held, so no slot need be searched.
 
 from typing import Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from agents.aggregator.arithmetic import Part, widen
 from agents.aggregator.fastpath import FastPath
 from agents.aggregator.ledger import (

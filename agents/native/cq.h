@@ -68,6 +68,7 @@ struct cq_row {
 struct cq_round {
     uint64_t *seen, *emitted; /* by block */
     uint64_t mask, contributions, complete, datagrams, wire_bytes;
+    uint64_t sent_datagrams, sent_bytes; /* by `cq_serve` */
     uint32_t index, clique;
 };
 
@@ -209,12 +210,13 @@ struct cq_sockets {
     int32_t in, out;
     uint32_t ip, port, most_segments; /* address in host order */
     uint32_t overflow;                /* datagrams lost because the socket was full */
-    int32_t error, unused;
-    uint64_t buffers;
+    int32_t error;
+    uint32_t length, segment; /* of the buffer that is left to the caller */
+    uint32_t unused;
     uint8_t *buffer; /* CQ_BUFFER_BYTES */
 };
 
-/* Why `cq_serve` came back: the time is over; nothing came for a while, or a signal did; a
+/* Why `cq_serve` came back: a buffer came when the time was over; nothing came for a while, or a signal did; a
  * call of the system failed. */
 enum cq_served { CQ_DUE, CQ_IDLE, CQ_FAILED };
 

@@ -1,6 +1,7 @@
 /* Receives, takes and sends in one loop, so that Python runs only when something else is due. */
 #define _GNU_SOURCE
 #include "cq.h"
+#include "wire.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -17,6 +18,15 @@ static int64_t clock_ns(void)
     return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
+static void count_sent(struct cq_engine *e, const uint8_t *row, uint32_t size)
+{
+    struct cq_round *round = cq_live_round(e, get32(row + AT_ROUND));
+    if (round) { /* what is sent here is sent as long as its round is live */
+        round->sent_datagrams++;
+        round->sent_bytes += size + CQ_FRAME_BYTES;
+    }
+}
+
 /* Send what the ring holds and was not sent yet; the kernel cuts each burst into datagrams.
  *
  * A burst ends with the ring, and with a short datagram. */
@@ -29,7 +39,8 @@ static void send_pending(struct cq_engine *e, struct cq_sockets *s)
     while (e->sent_seq < e->next_seq && !s->error) {
         uint32_t first = (uint32_t)(e->sent_seq % e->ring_rows), count = 0, bytes = 0, size;
         do {
-            size = e->sizes[first + count++];
+            size = e->sizes[first + count];
+            count_sent(e, e->ring + (size_t)(first + count++) * e->row_bytes, size);
             bytes += size;
         } while (size == e->row_bytes && count < s->most_segments && first + count < e->ring_rows
                  && e->sent_seq + count < e->next_seq);
@@ -84,34 +95,31 @@ static ssize_t receive(struct cq_sockets *s, uint32_t *segment, int *cut)
 /* See `cq_serve`. */
 static int serve(struct cq_engine *e, struct cq_sockets *s, int64_t until_ns)
 {
-    int64_t now_ns;
-    do {
-        uint32_t segment;
+    for (;;) {
         int cut;
-        ssize_t length = receive(s, &segment, &cut);
+        ssize_t length = receive(s, &s->segment, &cut);
         if (length < 0) {
-            if (errno == EAGAIN || errno == EINTR)
-                return CQ_IDLE;
             s->error = errno;
-            return CQ_FAILED;
+            return errno == EAGAIN || errno == EINTR ? CQ_IDLE : CQ_FAILED;
         }
-        now_ns = clock_ns();
-        s->buffers++;
-        if (cut)
+        s->length = (uint32_t)length;
+        int64_t now_ns = clock_ns();
+        if (cut) {
             e->rejects[CQ_TRUNCATED]++;
-        else
-            cq_take(e, s->buffer, (uint32_t)length, segment, now_ns);
+            continue;
+        }
+        if (now_ns >= until_ns)
+            return CQ_DUE;
+        cq_take(e, s->buffer, s->length, s->segment, now_ns);
         if (cq_next_timeout(e) <= now_ns)
             cq_expire(e, now_ns);
         send_pending(e, s);
         if (s->error)
             return CQ_FAILED;
-    } while (now_ns < until_ns);
-    return CQ_DUE;
+    }
 }
 
-/* Serve until `until_ns`, which is looked at after each buffer, or until Python has to do
- * something. */
+/* Serve until `until_ns`: the buffer that came then is left to the caller. */
 int cq_serve(struct cq_engine *e, struct cq_sockets *s, int64_t until_ns)
 {
     struct serving own = {.sockets = s, .want = e->want, .wants = e->wants};
