@@ -135,17 +135,15 @@ static inline uint8_t *cq_row_elements(const struct cq_engine *e, uint32_t row)
 
 /* crc.c */
 CQ_EXPORT uint32_t cq_crc32c(uint32_t crc, const uint8_t *bytes, size_t count);
-uint32_t cq_crc_update(uint32_t crc, const uint8_t *p, size_t n); /* without the inversions */
-uint32_t cq_crc_header(const uint8_t *datagram);
 uint32_t cq_datagram_crc(const uint8_t *datagram, size_t size);
 int cq_folds(void); /* whether `pass.c` can be used */
 
-/* pass.c */
-uint32_t cq_pass_copy(uint8_t *out, const uint8_t *b, size_t count, uint32_t crc);
-uint32_t cq_pass_add(uint8_t *sums, const uint8_t *b, size_t count, const uint8_t *ahead,
-                     uint32_t crc, int *left);
-uint32_t cq_pass_sum(uint8_t *out, const uint8_t *a, const uint8_t *b, size_t count,
-                     const uint8_t *ahead, uint32_t crc, uint32_t *crc_out, int *left);
+/* pass.c: `count` bytes of elements, 256 or more. Each returns the checksum of datagram `p`. */
+uint32_t cq_pass_copy(uint8_t *out, const uint8_t *p, size_t count);
+uint32_t cq_pass_add(uint8_t *sums, const uint8_t *p, size_t count, const uint8_t *ahead,
+                     int *left);
+uint32_t cq_pass_sum(uint8_t *out, const uint8_t *header, const uint8_t *a, const uint8_t *p,
+                     size_t count, const uint8_t *ahead, uint32_t *crc_out, int *left);
 
 /* sums.c */
 void cq_keep(uint32_t dtype, uint8_t *to, const struct cq_part *part, uint32_t count);
