@@ -57,7 +57,8 @@ FOLDING_INLINE uint32_t finish(__m256i rest, const uint8_t *tail, size_t count)
 
 /* Copy `b`, or add it to `a`, into `out`; `crc` is that over `b`, `crc_out` (SUM) over `out`.
  *
- * What the next pass will write, `ahead`, is fetched into the cache meanwhile. */
+ * What the next pass will write is fetched into the cache meanwhile: `ahead`, and (SUM) the
+ * row of the ring that follows on this one. */
 FOLDING_INLINE uint32_t run(uint8_t *out, const uint8_t *a, const uint8_t *b, size_t count,
                             const uint8_t *ahead, uint32_t crc, uint32_t *crc_out, int *left,
                             enum mode mode)
@@ -73,6 +74,8 @@ FOLDING_INLINE uint32_t run(uint8_t *out, const uint8_t *a, const uint8_t *b, si
         __m256i s2 = step(out + at + 64, a + at + 64, y2, &signs, mode);
         __m256i s3 = step(out + at + 96, a + at + 96, y3, &signs, mode);
         fetch(ahead + at);
+        if (mode == SUM)
+            fetch(out + count + CQ_HEADER_BYTES + at);
         if (first) {
             in = folds_begin(crc, y0, y1, y2, y3);
             from = mode == SUM ? folds_begin(*crc_out, s0, s1, s2, s3) : in;
