@@ -1,8 +1,8 @@
 """The aggregator process: streams in, one stream of sums out, until SIGTERM.
 
-One thread and one socket for input. The socket's receive timeout doubles as the
-clock for whatever is due while no traffic comes: slot timeouts, the change of
-rounds, the wish to stop.
+One thread and one socket for input, with recovery another one for requests. The
+receive timeout doubles as the clock for whatever is due while no traffic comes:
+slot timeouts, the change of rounds, heartbeats, the wish to stop.
 """
 
 import signal
@@ -14,6 +14,7 @@ from typing import Any
 from agents.aggregator import report
 from agents.aggregator.control import ControlPort
 from agents.aggregator.engine import EngineSettings, Progress, ReferenceEngine
+from agents.aggregator.intake import make_intake
 from agents.aggregator.memory import memory_slots, ring_rows
 from agents.aggregator.output import AggregateStream
 from agents.aggregator.ring import ResendRing
@@ -27,6 +28,7 @@ from agents.wire import ELEMENT_BYTES, datagram_bytes
 ROLE = "aggregator"
 _IDLE_NS = 10 * NS_PER_MS
 _NO_IDLE_NS = 1000  # `wait` says when there is something to receive
+_TURN_NS = NS_PER_MS  # how long a request may have to wait for the streams
 _LINGER_NS = 100 * NS_PER_MS
 _LONGEST_LINGER_NS = 2000 * NS_PER_MS
 _SLEEP_S = 0.25
@@ -36,8 +38,9 @@ def run_aggregator(ctx: AgentContext) -> int:
     """Run the aggregator of one city until SIGTERM; return the exit status.
 
     The process must be single-threaded and in the aggregator host's network
-    namespace. On SIGTERM open sums are flushed, then ``aggregator-<city>.bin``
-    (`agents.records`) and ``aggregator-<city>.json`` are written.
+    namespace. On SIGTERM open sums are flushed and, with recovery, sent again as long
+    as the island asks; then ``aggregator-<city>.bin`` (`agents.records`) and
+    ``aggregator-<city>.json`` are written.
     """
     return run_agent(ROLE, ctx, lambda c: Aggregator(c).run())
 
@@ -67,9 +70,10 @@ class Aggregator:
             interface=interface_index(f"{ctx.code}-a") if multicast else None,
             idle_ns=_NO_IDLE_NS if ctx.recovers else _IDLE_NS,
         )
+        self._truncated: Counter[str] = Counter()
+        self._intake = make_intake(self._engine, self._receiver, self._output, self._truncated)
         self._control = self._control_port() if ctx.recovers else None
         self._window = RoundWindow(ctx)
-        self._truncated: Counter[str] = Counter()
         self._live: list[int] = []
         self._progress: dict[int, Progress] = {}
 
@@ -88,7 +92,7 @@ class Aggregator:
         while busy or not self._stopping:
             if self._control is not None:
                 asked = self._wait(self._control, now_ns)
-            got = self._receiver.receive(self._truncated)
+            got = self._intake(self._turn_end(now_ns))
             busy = got is not None
             now_ns = time.monotonic_ns()
             if now_ns >= self._window.due_ns:
@@ -126,6 +130,11 @@ class Aggregator:
         epoch = self._settings.epoch
         return ControlPort(ctx, epoch, socket, self._ring, self._output, self._recorder)
 
+    def _turn_end(self, now_ns: int) -> int:
+        """Until when an engine may serve the sockets by itself."""
+        turn_ns = _IDLE_NS if self._control is None else _TURN_NS
+        return min(self._window.due_ns, now_ns + turn_ns)
+
     def _wait(self, control: ControlPort, now_ns: int) -> bool:
         """Wait for a stream or a request, no longer than until something is due.
 
@@ -154,7 +163,7 @@ class Aggregator:
         quiet_ns = now_ns + _LINGER_NS
         while now_ns < min(quiet_ns, last_ns):
             asked = self._wait(self._control, now_ns)
-            got = self._receiver.receive(self._truncated)
+            got = self._intake(now_ns + _TURN_NS)
             now_ns = time.monotonic_ns()
             if got is not None:  # no round is open any more: counted as refused
                 self._engine.take(self._receiver.buffer, *got, now_ns)
