@@ -1,7 +1,7 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment plan optimize compare test lint clean distclean
+.PHONY: help variables setup experiment plan optimize compare bench-aggregator test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -47,6 +47,7 @@ make experiment   plan, run, analyse and plot one experiment; print its summary
 make plan         print what the planner makes of an experiment, without running it
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
+make bench-aggregator  measure how many Gbit/s one core receives, adds and sends on
 make variables    list every config key with its values and default
 make test         run all tests
 make lint         check format, style and types
@@ -97,6 +98,9 @@ optimize: setup
 
 compare: setup
 	$(in_environment) run experiments.cli compare $(COMPARE_OPTIONS)
+
+bench-aggregator: setup
+	$(in_environment) run benchmarks.aggregator
 
 variables: setup
 	$(in_environment) run experiments.cli variables

@@ -9,13 +9,11 @@ was seen and has not left is held, so no slot need be searched.
 
 from typing import Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from agents.aggregator.arithmetic import Part, widen
 from agents.aggregator.fastpath import FastPath
 from agents.aggregator.ledger import (
     NEVER_NS,
+    Bitmaps,
     Emission,
     Outlet,
     RoundLedger,
@@ -160,7 +158,7 @@ class Table:
         ledger = self._rounds[round_index]
         return ledger.contributions, ledger.complete
 
-    def seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+    def seen(self, round_index: int) -> Bitmaps:
         """Contributors that have come of each block of a live round, shape (blocks,)."""
         return self._rounds[round_index].seen
 

@@ -29,6 +29,9 @@ class LoopbackAddressing:
     def aggregator(self, city: int) -> Endpoint:
         return f"127.1.{city + 1}.2", self._port
 
+    def control(self, city: int) -> Endpoint:
+        return f"127.1.{city + 1}.2", self._port + 1
+
     def group(self, round_index: int, sender: int) -> Endpoint:
         raise AssertionError("no multicast over loopback")
 
@@ -66,6 +69,10 @@ class Processes:
     def terminate(self, pid: int) -> int:
         os.kill(pid, signal.SIGTERM)
         return self.wait(pid)
+
+    def kill(self, pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+        assert self.wait(pid) == -signal.SIGKILL
 
     def kill_all(self) -> None:
         for pid in self._pids:

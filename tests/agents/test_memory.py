@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.aggregator.memory import Arena, memory_slots, mixed_slots, span
+from agents.aggregator.memory import Arena, memory_slots, mixed_slots, ring_rows, span
 from agents.aggregator.table import MemoryModel, Table
 from agents.wire import StreamLayout
 from testbed.errors import InputError
@@ -91,3 +91,9 @@ def test_a_table_never_holds_more_than_its_memory(
             table.add(0, sender, block, np.zeros((1, 6), np.int32), 0)
             assert 24 * table.occupied <= memory_bytes
     assert memory_bytes - 24 * ways < 24 * table.high_water <= memory_bytes
+
+
+def test_a_ring_holds_its_share_and_some_bursts_at_least() -> None:
+    assert ring_rows(1e6, 1000, 4) == 1000
+    assert ring_rows(1_000_999, 1000, 4) == 1000
+    assert ring_rows(0, 1000, 4) == 32
