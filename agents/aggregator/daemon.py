@@ -153,7 +153,7 @@ class Aggregator:
 
     def _write(self) -> None:
         table, plan = self._table, self._ctx.plan
-        self._recorder.write(self._ctx.out_dir / f"{ROLE}-{self._ctx.code}.bin")
+        self._recorder.write(self._ctx.output_path(ROLE, ".bin"))
         drops = self._rejects + table.counters.drops
         high_water_bytes = table.high_water * self._block_bytes
         self._ctx.write_counters(
