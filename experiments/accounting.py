@@ -96,18 +96,20 @@ def count_legs(trace: Trace, plan: Plan) -> Legs:
     return Legs(
         network_sent=network_sent,
         network_received=int(trace.of(Kind.HELD, Kind.DATA_IN)["count"].sum()),
-        access_sent=int(trace.of(Kind.AGGREGATE_OUT)["count"].sum()),
+        access_sent=int(trace.of(Kind.AGGREGATE_OUT, Kind.RESEND)["count"].sum()),
         access_received=int(trace.of(Kind.AGGREGATE_IN)["count"].sum()),
     )
 
 
-def partial_sums(trace: Trace, plan: Plan) -> int:
-    """Count the blocks that left an aggregator without all their contributions."""
+def partial_sums(trace: Trace, plan: Plan, causes: Mapping[int, str]) -> dict[str, int]:
+    """Count the blocks that left an aggregator without all their contributions, by cause."""
     masks = {(k, city): mask for k, city, mask in _receivers(plan)}
-    return sum(
-        int(events["count"][events["value"] != masks.get(key, 0)].sum())
-        for key, events in _by_round_and_city(trace.of(Kind.AGGREGATE_OUT)).items()
-    )
+    partial = dict.fromkeys(causes.values(), 0)
+    for key, events in _by_round_and_city(trace.of(Kind.AGGREGATE_OUT)).items():
+        short = events[events["value"] != masks.get(key, 0)]
+        for cause, name in causes.items():
+            partial[name] += int(short["count"][short["cause"] == cause].sum())
+    return {name: count for name, count in partial.items() if count}
 
 
 def evictions(trace: Trace, causes: Mapping[int, str]) -> dict[str, int]:

@@ -84,7 +84,8 @@ def emulate(run_dir: Path) -> None:
         trips = measure_round_trips(network, scale=plan.scale)
         before = network.counters()
         run = Run(plan, runtime, run_dir, network, supervisor, control)
-        with network.impaired(resolve(runtime.impairments, plan.topology)):
+        impairments = resolve(runtime.impairments, plan.topology)
+        with network.impaired(impairments):
             start_ns = run.rounds()
         control.send(command="stop")
         supervisor.expect_exit([controller])
@@ -92,7 +93,7 @@ def emulate(run_dir: Path) -> None:
             lambda: not supervisor.alive([controller]), DRAIN_LIMIT_S, "the controller's end"
         )
         network.check()
-        facts = network_facts(plan, network, control, trips, before, start_ns)
+        facts = network_facts(plan, network, control, trips, before, start_ns, impairments)
         _write_json(run_dir / "raw" / "network.json", facts)
         _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
     stage("done", "network down")

@@ -5,8 +5,11 @@ agent's second life lie beside those of its first.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -72,3 +75,37 @@ def incarnations(role: str, city: str, faults: tuple[FaultRecord, ...]) -> list[
     killed = {f.lives - 1: f.signal == "kill" for f in mine}
     restarted = sum(f.restarted_ns is not None for f in mine)
     return [Incarnation(role, city, n, killed.get(n, False)) for n in range(restarted + 1)]
+
+
+def merge_counters(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Put together what an agent counted in several lives.
+
+    Counts add up; sizes and marks of memory (``…_bytes``, ``…_slots``) and counters
+    of the host (``udp``), which outlive the agent, are the largest; of a round, what
+    is ``expected`` is the same in all lives.
+    """
+    if len(told) <= 1:
+        return dict(told[0]) if told else {}
+    return {key: _merge(key, [t[key] for t in told if key in t]) for key in {**told[0], **told[-1]}}
+
+
+def _merge(key: str, values: Sequence[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, dict):
+        if key == "udp":
+            return values[-1]
+        return {
+            k: _merge(k, [v[k] for v in values if k in v]) for k in dict.fromkeys(chain(*values))
+        }
+    if isinstance(first, list):
+        if not all(isinstance(entry, dict) and "round" in entry for entry in chain(*values)):
+            return [entry for value in values for entry in value]
+        rounds = {entry["round"] for value in values for entry in value}
+        return [
+            merge_counters([e for value in values for e in value if e["round"] == k])
+            for k in sorted(rounds)
+        ]
+    if isinstance(first, bool) or not isinstance(first, int | float) or key == "round":
+        return values[-1]
+    largest = key.startswith("expected") or key.endswith(("_bytes", "slots", "_ns"))
+    return max(values) if largest else sum(values)
