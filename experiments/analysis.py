@@ -124,6 +124,8 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "objective_ms": _objective(t_measured_ms, plan.prediction.a_rms),
         "objective_planned_ms": plan.prediction.objective_ms,
         "sums_exact": sums.all_exact and delivery.missing == 0,
+        "blocks_expected": sums.expected,
+        "blocks_exact": sums.exact,
         "contributions_expected": delivery.expected,
         "contributions_missing": delivery.missing,
         "packets_sent": legs.network_sent + legs.access_sent,

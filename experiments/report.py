@@ -30,6 +30,21 @@ _BASIC = (
     "seed",
     "topology",
     "trees",
+    "rates",
+    "ways",
+    "collision",
+    "hash",
+    "accounting",
+    "dtype",
+    "ordered",
+    "engine",
+    "resend_ms",
+    "repair",
+    "loss_percent",
+    "loss_burst",
+    "duplicate_percent",
+    "reorder_percent",
+    "link_jitter_us",
 )
 """Keys that are variables of ``make``; the others go through ``--set`` or a file."""
 

@@ -62,10 +62,11 @@ def load_config(config: str | None, overrides: Mapping[str, object]) -> Experime
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
-    """Split the ``KEY=VALUE`` texts of ``--set`` into overrides."""
+    """Split the ``KEY=VALUE`` texts of ``--set`` into overrides; keys may be upper case."""
     overrides: dict[str, object] = {}
     for text in assignments:
         key, equals, value = text.partition("=")
+        key = key.lower()
         if not equals:
             raise InputError(f'--set "{text}": write KEY=VALUE')
         _check_key(key, "--set ")
