@@ -11,6 +11,8 @@ Action = Callable[[], None]
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
+_SLACK_NS = 60_000
+"""A sleep may end later than asked by the timer slack of a process, 50 µs."""
 _EARLY_FRACTION = 256
 """Linux ends a wait on descriptors late by up to a thousandth of it; so ours end early."""
 
@@ -51,5 +53,6 @@ class Agenda:
         whole_ms = (left_ns - left_ns // _EARLY_FRACTION) // NS_PER_MS
         if whole_ms:
             self._supervisor.step(whole_ms / 1000)
-        else:
-            time.sleep(left_ns / NS_PER_S)
+        elif left_ns > _SLACK_NS:
+            time.sleep((left_ns - _SLACK_NS) / NS_PER_S)
+        # Else the caller's look at the clock is wait enough.

@@ -64,9 +64,12 @@ def measure_recovery(
     times_ms = closed["value"].astype(np.float64) / NS_PER_MS
     quantiles = np.quantile(times_ms, (0.5, 0.99, 1.0)) if len(times_ms) else (None,) * 3
     p50_ms, p99_ms, max_ms = (None if q is None else float(q) for q in quantiles)
-    rings = [float(counted.get("ring_bytes", 0.0)) for counted in aggregators.values()]
+    rings = [
+        float(counted.get("recovery", {}).get("ring_bytes", 0.0))
+        for counted in aggregators.values()
+    ]
     return Recovery(
-        requests=len(trace.of(Kind.REQUEST)),
+        requests=len(trace.of(Kind.NACK)),
         resent=int(trace.of(Kind.RESEND)["count"].sum()),
         recovered=int(closed["count"].sum()),
         unavailable=int(trace.of(Kind.UNAVAILABLE)["count"].sum()),
