@@ -1,5 +1,6 @@
 """Where every block went: what reached each island, what was lost on which leg."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -99,6 +100,28 @@ def count_legs(trace: Trace, plan: Plan) -> Legs:
         access_sent=int(trace.of(Kind.AGGREGATE_OUT, Kind.RESEND)["count"].sum()),
         access_received=int(trace.of(Kind.AGGREGATE_IN)["count"].sum()),
     )
+
+
+def explained_losses(plan: Plan, lost: Mapping[str, int]) -> int:
+    """Datagrams that can be missing at the ends of the trees because of losses on the way.
+
+    A multicast datagram that is lost on a link misses at all receivers behind it: at
+    most as many as the largest of the trees has there.
+
+    Parameters
+    ----------
+    plan
+        The run.
+    lost
+        Losses by direction, such as ``nyc→chi`` or ``island→nyc``.
+    """
+    behind: Counter[str] = Counter()
+    for stream in (stream for planned in plan.period for stream in planned.streams):
+        here = Counter({f"island→{stream.sender}": len(stream.receivers)})
+        for path in stream.paths.values():
+            here.update(f"{plan.topology.edges[e].src}→{plan.topology.edges[e].dst}" for e in path)
+        behind |= here
+    return sum(count * (behind[link] if plan.multicast else 1) for link, count in lost.items())
 
 
 def partial_sums(trace: Trace, plan: Plan, causes: Mapping[int, str]) -> dict[str, int]:

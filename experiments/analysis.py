@@ -83,7 +83,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     drops = drop_places(run)
     links = link_loads(network, plan)
     promise = promise_of(run)
-    lossy = lossy_part(run, drops)
+    lossy = lossy_part(run, drops, legs)
     findings = [
         *check_plan(plan),
         *check_times(times, promise, _tolerance_percent(run.run_dir)),

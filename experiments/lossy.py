@@ -1,11 +1,12 @@
 """The part of a summary that a run with asked faults has: losses, recovery, timeline."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from experiments.accounting import Legs, explained_losses
 from experiments.incarnations import FaultRecord
-from experiments.losses import link_losses, loss_faults, total_lost, unread
+from experiments.losses import LinkLoss, link_losses, loss_faults, total_lost, unread
 from experiments.recovery import measure_recovery
 from experiments.rundata import RunData
 from experiments.verdict import MENDED, Finding, Promise, check_faults
@@ -46,7 +47,7 @@ def promise_of(run: RunData) -> Promise:
     )
 
 
-def lossy_part(run: RunData, drops: Mapping[str, int]) -> LossyPart:
+def lossy_part(run: RunData, drops: Mapping[str, int], legs: Legs) -> LossyPart:
     """Work out losses and recovery of a run; of a sound one everything is empty or zero.
 
     Parameters
@@ -55,6 +56,8 @@ def lossy_part(run: RunData, drops: Mapping[str, int]) -> LossyPart:
         The run.
     drops
         Datagrams dropped, by place and reason.
+    legs
+        Datagrams sent and received.
     """
     network = run.network
     counted = run.plan.aggregation and not run.runtime.repair
@@ -62,7 +65,7 @@ def lossy_part(run: RunData, drops: Mapping[str, int]) -> LossyPart:
     asked = {f"shaper {q.interface}" for q in network.qdiscs if q.asked is not None}
     elsewhere = {place: count for place, count in drops.items() if place not in asked}
     recovery = measure_recovery(run.trace, run.counters.get("aggregator", {}), run.plan.scale)
-    faults = loss_faults(network, counted=counted)
+    faults = loss_faults(network, counted=counted) + _unexplained(run, losses, legs)
     return LossyPart(
         lost=total_lost(losses)
         + sum(n for place, n in elsewhere.items() if place.rpartition(": ")[2] not in MENDED),
@@ -75,6 +78,18 @@ def lossy_part(run: RunData, drops: Mapping[str, int]) -> LossyPart:
             "unrecorded": list(run.unrecorded),
         },
     )
+
+
+def _unexplained(run: RunData, losses: Sequence[LinkLoss], legs: Legs) -> list[str]:
+    """Datagrams that miss where the trees end, and for which no loss on the way accounts."""
+    missing = legs.network_sent - legs.network_received
+    lost = {loss.link: loss.lost for loss in losses if not loss.link.endswith("→island")}
+    if not run.plan.aggregation:
+        lost = {loss.link: loss.lost for loss in losses}
+    most = explained_losses(run.plan, lost)
+    if run.faults or missing <= most:  # who was killed has not told what it got
+        return []
+    return [f"{missing} datagrams miss at the ends of the trees, losses explain at most {most}"]
 
 
 def _timed(fault: FaultRecord) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
         is kept to be sent again does not fit the memory.
     """
     topology = load_topology(config.topology)
-    _check_resend(config, topology)
+    _check_recovery(config, topology)
     return make_plan(
         topology,
         load_schedule(config.schedule, topology),
@@ -38,8 +38,10 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
     )
 
 
-def _check_resend(config: ExperimentConfig, topology: Topology) -> None:
-    """Refuse a resend buffer that leaves nothing of the memory at some city."""
+def _check_recovery(config: ExperimentConfig, topology: Topology) -> None:
+    """Refuse a resend buffer that is larger than the memory, and repair without one."""
+    if config.repair and not (config.resend_ms and config.aggregation):
+        raise InputError("REPAIR: on needs recovery on the last hop: set RESEND_MS, AGGREGATION=on")
     if not (config.resend_ms and config.aggregation):
         return
     city = max(topology.cities, key=lambda city: city.access_rate_gbps)

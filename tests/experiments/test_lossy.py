@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from synthetic_run import Faults, make_run, triangle_plan
+from synthetic_run import Faults, make_run, nine_city_plan, triangle_plan
 
+from experiments.accounting import explained_losses
 from experiments.analysis import analyse_run
 from experiments.report import print_summary
 
@@ -58,6 +59,25 @@ def test_losses_that_nobody_asked_for_fail_it(tmp_path: Path) -> None:
     assert summary["verdict"] == "FAIL"
     assert any("not asked for: switch bbb 3" in reason for reason in summary["reasons"])
     assert summary["packets_lost"] == 9
+
+
+def test_what_misses_before_the_last_hop_is_not_explained_by_it(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, lossy(6, lost={(0, "bbb", "aaa", 8)}))
+    assert summary["verdict"] == "FAIL"
+    assert summary["reasons"][0] == (
+        "4 datagrams miss at the ends of the trees, losses explain at most 0"
+    )
+
+
+def test_a_loss_early_in_a_tree_explains_all_that_is_behind_it() -> None:
+    plan = nine_city_plan("all-to-all", rounds=1)
+    # Whatever a city sends, its eight receivers are behind its own access link.
+    assert explained_losses(plan, {"island→nyc": 3}) == 24
+    stream = plan.round(0).stream_of("nyc")
+    first = plan.topology.edges[stream.paths["lax"][0]]
+    behind = sum(stream.paths["lax"][0] in path for path in stream.paths.values())
+    assert explained_losses(plan, {f"{first.src}→{first.dst}": 2}) >= 2 * behind
+    assert explained_losses(plan, {"nyc→island": 5}) == 0
 
 
 def test_a_link_that_loses_more_than_asked_fails_it(tmp_path: Path) -> None:
