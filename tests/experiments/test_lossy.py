@@ -21,12 +21,12 @@ def hop(lost: int) -> dict[str, object]:
     return {"asked": asked, "drops": lost, "sent_packets": 2 * BLOCKS - lost}
 
 
-def lossy(lost: int, **changes: object) -> Faults:
+def lossy(count: int, **changes: object) -> Faults:
     values: dict[str, object] = {
         "runtime": LOSSY,
-        "last_hops": {"aaa": hop(lost)},
+        "last_hops": {"aaa": hop(count)},
         "aggregator_frames": {"aaa": 2 * BLOCKS},
-        "island_udp": {"aaa": {"InDatagrams": 2 * BLOCKS - lost, "InErrors": 0, "NoPorts": 0}},
+        "island_udp": {"aaa": {"InDatagrams": 2 * BLOCKS - count, "InErrors": 0, "NoPorts": 0}},
     }
     return Faults(**{**values, **changes})
 
