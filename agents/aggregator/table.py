@@ -38,6 +38,17 @@ class Emission(NamedTuple):
     cause: Cause
 
 
+class OpenBlock(NamedTuple):
+    """A block whose sum is still held."""
+
+    round: int
+    block: int
+    first_ns: int
+    """When its first contribution came."""
+    missing: int
+    """Contributors that have not come, by city index."""
+
+
 Sink = Callable[[Emission], None]
 
 
@@ -160,6 +171,21 @@ class Table:
         """Contributions taken, and blocks complete, of a live round."""
         state = self._rounds[round_index]
         return state.contributions, state.complete
+
+    def seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+        """Contributors that have come of each block of a live round, shape (blocks,)."""
+        return self._rounds[round_index].seen
+
+    def oldest(self) -> OpenBlock | None:
+        """Whatever has been held for the longest time, if anything is held."""
+        slots = np.flatnonzero(self._bitmap)
+        if len(slots) == 0:
+            return None
+        slot = slots[np.argmin(self._first_ns[slots])]
+        round_index, block = int(self._round_of[slot]), int(self._block_of[slot])
+        state = self._rounds[round_index]
+        missing = state.mask & ~int(state.seen[block])
+        return OpenBlock(round_index, block, int(self._first_ns[slot]), missing)
 
     def add(
         self, round_index: int, contributors: int, block: int, values: Elements, now_ns: int
