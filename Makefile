@@ -11,7 +11,7 @@ SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES RATES CONFIG
 export FORMAT BUDGET
 # These by way of --set.
-SETTINGS := WAYS COLLISION HASH ACCOUNTING DTYPE ORDERED ENGINE RESEND_MS REPAIR \
+SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
 	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US
 export $(SETTINGS)
 # What every command has, then what some have.
@@ -88,7 +88,7 @@ The aggregator's table, and its recovery from loss:
   WAYS         1, 2, 4: places that a block may take in the table
   COLLISION    evict-old, forward-new, priority: what leaves where none of them is free
   HASH         mod, mix: how a block finds its place
-  ACCOUNTING   accumulate, hold: one sum for each block, or every stream by itself
+  MEMORY_MODEL accumulate, hold: one sum for each block, or every stream by itself
   DTYPE        i32, i32-exponent, f32, bf16: elements of a stream
   ORDERED      on adds in the order of the senders, so that float sums are bit-reproducible
   ENGINE       native, reference: the aggregator's inner loop

@@ -33,7 +33,7 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
         trees=config.trees,
         rates=config.rates,
         rounds=config.rounds,
-        memory_model=config.memory_model,
+        memory_model=config.memory_use,
         resend_ms=config.resend_ms if config.aggregation else 0.0,
     )
 

@@ -34,7 +34,7 @@ _BASIC = (
     "ways",
     "collision",
     "hash",
-    "accounting",
+    "memory_model",
     "dtype",
     "ordered",
     "engine",

@@ -140,7 +140,7 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         jitter_us=config.jitter_us,
         controller=config.controller,
         ways=config.ways,
-        accounting=config.memory_model,
+        memory_model=config.memory_use,
         dtype=config.dtype,
         ordered=config.ordered,
         engine=config.engine,
