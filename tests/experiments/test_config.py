@@ -141,6 +141,14 @@ def test_more_to_resend_than_there_is_memory_is_refused_with_the_arithmetic():
     assert "= 250MB, more than MEMORY of 200MB" in str(error.value)
 
 
+def test_streams_and_what_is_kept_to_resend_must_fit_the_memory_together():
+    given = {"memory": "300MB", "resend_ms": "20", "trees": "shortest-path"}
+    plan = plan_experiment(load_config(None, given))
+    assert not plan.feasible
+    assert "of stream beside 250MB to resend (20 ms × 100 Gbit/s), memory is 300MB" in plan.reason
+    assert plan_experiment(load_config(None, {**given, "memory": "32GB"})).feasible
+
+
 def test_repair_without_recovery_is_refused():
     with pytest.raises(InputError, match="REPAIR: on needs recovery"):
         plan_experiment(load_config(None, {"repair": "on"}))
