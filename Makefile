@@ -1,7 +1,8 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment plan optimize compare loss test lint clean distclean
+.PHONY: help variables setup experiment plan optimize compare loss bench-aggregator
+.PHONY: test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -58,6 +59,7 @@ make plan         print what the planner makes of an experiment, without running
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
 make loss         run at several loss rates, with recovery and without; one table and a plot
+make bench-aggregator  measure how many Gbit/s one core receives, adds and sends on
 make variables    list every config key with its values and default
 make test         run all tests
 make lint         check format, style and types
@@ -126,6 +128,9 @@ compare: setup
 
 loss: setup
 	$(in_environment) run experiments.cli loss $(LOSS_OPTIONS)
+
+bench-aggregator: setup
+	$(in_environment) run benchmarks.aggregator
 
 variables: setup
 	$(in_environment) run experiments.cli variables

@@ -1,11 +1,11 @@
 """All of an island's recovery behind one door: what the collector and the island talk to."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agents.bursts import Batch, Run
-from agents.context import AgentContext
+from agents.context import END_MARGIN_NS, AgentContext
 from agents.records import Recorder
 from agents.recovery.control import CONTROL_TYPES, LONGEST_BYTES, REPAIR, decode
 from agents.recovery.repair import Seen
@@ -42,6 +42,7 @@ class Recovery:
     ) -> None:
         self._ctx = ctx
         self._rejects: Counter[str] = Counter()
+        self._overflow = 0
         self._socket = ControlSocket(None, LONGEST_BYTES)
         self._requester = Requester(ctx, self._socket, recorder)
         self._repairer: Repairer | None = None
@@ -63,7 +64,8 @@ class Recovery:
             return 0
         ctx = self._ctx
         last_end_ns = ctx.start_ns + ctx.plan.rounds * ctx.interval_ns
-        return max(last_end_ns, self._source.asked_ns) + ctx.timeout_ns
+        asked_ns = self._source.asked_ns  # whoever asked may ask again when an answer is lost
+        return max(last_end_ns, asked_ns + END_MARGIN_NS if asked_ns else 0) + ctx.timeout_ns
 
     def open_round(self, round_index: int) -> None:
         """Take up a round."""
@@ -84,9 +86,12 @@ class Recovery:
         repaired = self._repairer is not None and first_type == PacketType.DATA
         return PacketType.DATA if repaired else PacketType.AGG
 
-    def fresh(self, batch: Batch, now_ns: int) -> Iterator[Batch]:
-        """Leave out the sums that had come before."""
-        return self._requester.fresh(batch, now_ns)
+    def fresh(self, batches: Iterable[Batch], overflow: int, now_ns: int) -> Iterator[Batch]:
+        """Leave out the sums that had come before; ``overflow`` is the socket's count."""
+        overflowed = overflow != self._overflow
+        self._overflow = overflow
+        for batch in batches:
+            yield from self._requester.fresh(batch, now_ns, overflowed=overflowed)
 
     def took(self, run: Run, kind: PacketType, now_ns: int) -> None:
         """Take note of what came."""

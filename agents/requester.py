@@ -17,7 +17,7 @@ from agents.recovery.histogram import Histogram
 from agents.recovery.rto import Rto
 from agents.recovery.serial import WRAP, Epochs
 from agents.sockets import ControlSocket
-from agents.wire import PacketType, wire_bytes
+from agents.wire import PacketType
 
 REQUEST_SHARE = 0.5
 """Of the island's access link, for what is asked for again."""
@@ -52,9 +52,7 @@ class Requester:
         self._restarts = -1
         self._gap_counters = GapCounters()
         self._took = Histogram()
-        self._bucket = datagram_bucket(
-            ctx.access_gbps, REQUEST_SHARE, wire_bytes(ctx.layout.elements)
-        )
+        self._bucket = datagram_bucket(ctx.access_gbps, REQUEST_SHARE, ctx.layout.burst_bytes(0, 1))
         self._rto = Rto(_INITIAL_RTO_NS, _LEAST_RTO_NS, _LONGEST_RTO_NS)
         self._tracker = self._new_tracker()
         self._ends: dict[int, int] = {}
@@ -79,8 +77,17 @@ class Requester:
         end = self._ends.get(round_index)
         return end is not None and self._tracker.settled(end)
 
-    def fresh(self, batch: Batch, now_ns: int) -> Iterator[Batch]:
-        """Take note of datagrams of the stream; yields those that had not come before."""
+    def fresh(self, batch: Batch, now_ns: int, *, overflowed: bool) -> Iterator[Batch]:
+        """Take note of datagrams of the stream; yields those that had not come before.
+
+        Parameters
+        ----------
+        batch, now_ns
+            What came, and when.
+        overflowed
+            Whether the own socket was full before this came.
+        """
+        noticed_before = self._gap_counters.noticed
         start = 0
         for end in _cuts(batch.headers):
             headers = batch.headers[start:end]
@@ -92,6 +99,8 @@ class Requester:
                     part = slice(start + offset, start + offset + count)
                     yield Batch(batch.headers[part], batch.values[part])
             start = end
+        if overflowed:
+            self._gap_counters.overflowed += self._gap_counters.noticed - noticed_before
         self._record_closed(now_ns)
 
     def hear(self, message: Control, now_ns: int) -> None:
