@@ -138,6 +138,8 @@ def _default(key: str, value: object) -> str:
         return format_bytes(int(str(value)))
     if value is None:
         return "null"
+    if value == ():
+        return "[]"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
