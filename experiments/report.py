@@ -235,9 +235,9 @@ def _recovery_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
     if recovery["requests"]:
         sent = f"{recovery['resent']} of {recovery['requests']} requests"
         rows.append(("sent again", "", sent))
-        rows.append(
-            ("gone by then, repaired", "", f"{recovery['unavailable']}, {recovery['repaired']}")
-        )
+    if recovery["unavailable"] or recovery["repaired"]:
+        mended = f"{recovery['unavailable']}, {recovery['repaired']}"
+        rows.append(("gone by then, repaired", "", mended))
     if recovery["gaps"]:
         times = "/".join(f"{recovery[f'{name}_ms']:.2f}" for name in ("p50", "p99", "max"))
         rows.append(("recovery p50/p99/max", "", f"{times} ms"))
