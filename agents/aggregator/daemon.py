@@ -190,6 +190,9 @@ class Aggregator:
             timeout_ns=ctx.timeout_ns,
             collision=ctx.collision,
             hashing=ctx.hash,
+            ways=ctx.ways,
+            memory_model=ctx.memory_model,
+            ordered=ctx.ordered,
         )
 
     def _sleep_until_start(self, poll: Callable[[], None]) -> None:
@@ -242,7 +245,7 @@ class Aggregator:
 
     def _write(self) -> None:
         ctx = self._ctx
-        self._recorder.write(ctx.out_dir / f"{ROLE}-{ctx.code}.bin")
+        self._recorder.write(ctx.output_path(ROLE, ".bin"))
         rounds = [
             report.round_counters(ctx, k, progress, self._output)
             for k, progress in sorted(self._progress.items())
