@@ -50,7 +50,7 @@ class Aggregator:
         self._stopping = False
         signal.signal(signal.SIGTERM, self._stop)
         self._recorder = Recorder()
-        row_bytes = datagram_bytes(ctx.layout.elements)
+        row_bytes = datagram_bytes(ctx.layout.elements, ctx.layout.element_bytes)
         self._ring = ResendRing(
             ring_rows(ctx.resend_bytes, row_bytes, ctx.burst_datagrams), row_bytes
         )
