@@ -20,7 +20,7 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,10 @@ from benchmarks.aggregator_load import (
     segments,
     sending_socket,
 )
-from benchmarks.aggregator_side import KINDS, Board, Kind, run_side
+from benchmarks.aggregator_side import KINDS, LIVE_ROUNDS, Board, Kind, run_side
 
 _STALL_S = 5.0
+_NAP_S = 1e-4
 _WARM_UP_S = 0.3
 _RESEND_BYTES = 32 << 20
 
@@ -117,6 +118,7 @@ class Trial:
 
     def _send_round(self) -> None:
         shape, burst = self._shape, self._burst
+        self._until(self._is_open)
         self._streams.turn(self.round)
         bursts = -(-shape.blocks // burst)
         behind = (shape.senders - 1) * shape.lag
@@ -137,12 +139,21 @@ class Trial:
         due = self.round * self._shape.blocks + max(0, bursts) * self._burst
         if bursts * self._burst >= self._shape.blocks:
             due = self.round * self._shape.blocks
-        until = time.monotonic() + _STALL_S
-        while not self._reached(due):
-            if time.monotonic() > until:
-                raise RuntimeError(
-                    f"{self._kind}: datagrams were lost; {self._sink.blocks} came back"
-                )
+        self._until(lambda: self._reached(due))
+
+    def _until(self, reached: Callable[[], bool]) -> None:
+        end = time.monotonic() + _STALL_S
+        while not reached():
+            if time.monotonic() > end:
+                came = self._sink.blocks
+                raise RuntimeError(f"{self._kind} is stuck: {came} sums came back, none more")
+
+    def _is_open(self) -> bool:
+        """Whether the engine has opened the round that is to be sent next."""
+        if self._kind == "bound" or self.round < self.board.values[Board.ROUND] + LIVE_ROUNDS:
+            return True
+        time.sleep(_NAP_S)
+        return False
 
     def _reached(self, due: int) -> bool:
         if self._kind == "bound":

@@ -28,7 +28,7 @@ KINDS: Final[tuple[Kind, ...]] = ("bound", "native", "native-calls", "reference"
 """``native-calls`` receives and sends in Python, with one call of the kernel a buffer."""
 
 _SLICE_NS: Final = 2_000_000
-_LIVE_ROUNDS: Final = 4
+LIVE_ROUNDS: Final = 4
 _SOL_UDP: Final = 17
 _UDP_GRO: Final = 104
 _TIMEOUT_NS: Final = 10_000_000_000
@@ -41,10 +41,11 @@ class Board:
     ----------
     values
         The phase (0 warms up, 1 is measured, 2 ends), datagrams taken by the bound,
-        measured bytes and CPU nanoseconds, refused datagrams.
+        measured bytes and CPU nanoseconds, refused datagrams,
+        and the oldest round that is open.
     """
 
-    PHASE, DONE, BYTES, CPU_NS, REFUSED = range(5)
+    PHASE, DONE, BYTES, CPU_NS, REFUSED, ROUND = range(6)
 
     def __init__(self) -> None:
         self.values: npt.NDArray[np.int64] = np.frombuffer(mmap.mmap(-1, 4096), np.int64)
@@ -144,7 +145,7 @@ class _Side:
         self._engine: Engine = make(own, self._ring, self._send, _Scratch())
         self._round = 0
         self._closed_bytes = 0
-        for k in range(_LIVE_ROUNDS):
+        for k in range(LIVE_ROUNDS):
             self._engine.open_round(k, 0, self._mask)
 
     def run(self) -> None:
@@ -195,11 +196,12 @@ class _Side:
         while engine.progress(self._round).complete == self._shape.blocks:
             self._closed_bytes += engine.progress(self._round).datagrams * self._shape.size
             engine.close_round(self._round, time.monotonic_ns())
-            engine.open_round(self._round + _LIVE_ROUNDS, 0, self._mask)
+            engine.open_round(self._round + LIVE_ROUNDS, 0, self._mask)
             self._round += 1
+            self._board.values[Board.ROUND] = self._round
 
     def _taken_bytes(self) -> int:
-        live = range(self._round, self._round + _LIVE_ROUNDS)
+        live = range(self._round, self._round + LIVE_ROUNDS)
         datagrams = sum(self._engine.progress(k).datagrams for k in live)
         return self._closed_bytes + datagrams * self._shape.size
 

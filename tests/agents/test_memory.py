@@ -74,6 +74,12 @@ def test_more_than_the_memory_is_refused() -> None:
         arena.take(2)
 
 
+def test_a_ring_holds_its_share_and_some_bursts_at_least() -> None:
+    assert ring_rows(1e6, 1000, 4) == 1000
+    assert ring_rows(1_000_999, 1000, 4) == 1000
+    assert ring_rows(0, 1000, 4) == 32
+
+
 @given(st.integers(24, 2000), st.sampled_from([1, 2, 4]), st.sampled_from(["accumulate", "hold"]))
 def test_a_table_never_holds_more_than_its_memory(
     memory_bytes: int, ways: int, model: MemoryModel
@@ -91,9 +97,3 @@ def test_a_table_never_holds_more_than_its_memory(
             table.add(0, sender, block, np.zeros((1, 6), np.int32), 0)
             assert 24 * table.occupied <= memory_bytes
     assert memory_bytes - 24 * ways < 24 * table.high_water <= memory_bytes
-
-
-def test_a_ring_holds_its_share_and_some_bursts_at_least() -> None:
-    assert ring_rows(1e6, 1000, 4) == 1000
-    assert ring_rows(1_000_999, 1000, 4) == 1000
-    assert ring_rows(0, 1000, 4) == 32
