@@ -86,6 +86,9 @@ class AgentContext:
         Of the aggregator's table.
     addresses
         Where streams go.
+    status_socket
+        Whether the aggregator answers on a Unix socket in ``out_dir``; beyond a
+        virtual machine's border nobody could ask.
     """
 
     plan: Plan
@@ -101,6 +104,7 @@ class AgentContext:
     hash: Hash = "mod"
     jitter_us: float = 0.0
     addresses: Addressing = field(default_factory=TestbedAddressing)
+    status_socket: bool = False
 
     def __post_init__(self) -> None:
         limit = burst_limit(self.layout.elements)

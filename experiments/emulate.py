@@ -180,6 +180,7 @@ class Run:
             collision=runtime.collision,
             hash=runtime.hash,
             jitter_us=runtime.jitter_us,
+            status_socket=runtime.clock == "real",
         )
 
 

@@ -13,6 +13,8 @@ from typing import Any
 from agents.admission import misfit
 from agents.aggregator.memory import memory_slots
 from agents.aggregator.output import AggregateStream
+from agents.aggregator.reporting import StatusReporter, table_status
+from agents.aggregator.status import Status
 from agents.aggregator.table import Table
 from agents.bursts import Batch, Run, runs
 from agents.context import NS_PER_MS, AgentContext, run_agent
@@ -69,9 +71,21 @@ class Aggregator:
         self._bytes_in: Counter[int] = Counter()
         self._live: list[int] = []
         self._progress: dict[int, tuple[int, int]] = {}
+        self._reporter = StatusReporter(ctx, self.status)
 
     def run(self) -> None:
         """Serve until SIGTERM and until the socket is empty, then flush and write the results."""
+        try:
+            self._serve()
+        finally:
+            self._reporter.close()
+        self._reporter.log()
+        for round_index in tuple(self._live):
+            self._close_round(round_index)
+        self._output.flush()
+        self._write()
+
+    def _serve(self) -> None:
         self._open_round(0)
         self._sleep_until_start()
         batches: list[Batch] | None = []
@@ -87,10 +101,18 @@ class Aggregator:
             if now_ns >= self._table.next_timeout_ns:
                 self._table.expire(now_ns)
             self._output.flush()
-        for round_index in tuple(self._live):
-            self._close_round(round_index)
-        self._output.flush()
-        self._write()
+            self._reporter.poll(now_ns)
+
+    def status(self) -> Status:
+        """What can be told about this aggregator now."""
+        return table_status(
+            self._ctx,
+            self._table,
+            self._live,
+            rejects=self._rejects,
+            socket_overflow=self._receiver.overflow,
+            now_ns=time.monotonic_ns(),
+        )
 
     def _stop(self, _signal: int, _frame: object) -> None:
         self._stopping = True
@@ -114,6 +136,7 @@ class Aggregator:
             time.sleep(min(_SLEEP_S, left_s - _SLEEP_S / 2))
 
     def _change_rounds(self, now_ns: int) -> None:
+        self._reporter.log()
         for closing, opening in self._window.advance(now_ns):
             if closing is not None:
                 self._close_round(closing)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.aggregator.memory import Arena, Slots, mixed_slots, span
-from agents.wire import Cause, Elements, StreamLayout
+from agents.wire import MAX_SOURCES, Cause, Elements, StreamLayout
 
 NEVER_NS = 1 << 62
 
@@ -39,6 +39,17 @@ class Emission(NamedTuple):
 
 
 Sink = Callable[[Emission], None]
+
+
+class Held(NamedTuple):
+    """An incomplete block in the table."""
+
+    round: int
+    block: int
+    missing: int
+    """Expected contributors that have not been seen, by city index."""
+    first_ns: int
+    """First arrival of what is held."""
 
 
 @dataclass
@@ -160,6 +171,26 @@ class Table:
         """Contributions taken, and blocks complete, of a live round."""
         state = self._rounds[round_index]
         return state.contributions, state.complete
+
+    def contributions(self, round_index: int) -> dict[int, int]:
+        """Blocks of a live round that each expected contributor has delivered, by city index."""
+        state = self._rounds[round_index]
+        cities = [city for city in range(MAX_SOURCES) if state.mask >> city & 1]
+        return {c: int((state.seen >> np.uint64(c) & np.uint64(1)).sum()) for c in cities}
+
+    def oldest(self) -> Held | None:
+        """The block that has been held longest, if any is; looks at all live blocks."""
+        found: list[Held] = []
+        for state in self._rounds.values():
+            blocks = np.flatnonzero(state.seen != state.emitted)
+            if len(blocks):
+                slots = blocks % self.slots if state.slots is None else state.slots[blocks]
+                first_ns = self._first_ns[slots]
+                at = int(first_ns.argmin())
+                block = int(blocks[at])
+                missing = state.mask & ~int(state.seen[block])
+                found.append(Held(state.index, block, missing, int(first_ns[at])))
+        return min(found, key=lambda held: held.first_ns, default=None)
 
     def add(
         self, round_index: int, contributors: int, block: int, values: Elements, now_ns: int

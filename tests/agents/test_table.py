@@ -298,3 +298,19 @@ def test_the_fast_path_does_what_the_slow_path_does(
     assert one_by_one(fast) == one_by_one(slow)
     assert fast.table.counters == slow.table.counters
     assert fast.table.high_water == slow.table.high_water
+
+
+@pytest.mark.parametrize("hashing", ["mod", "mix"])
+def test_the_oldest_held_block_and_who_is_missing_there(hashing: str) -> None:
+    bench = Bench.make(hashing=hashing, timeout_ns=10)
+    assert bench.table.oldest() is None
+    bench.add(B, 2, round_index=1, t=1)
+    bench.add(A, 7, t=3)
+    bench.add(A, 4, t=5)
+    assert bench.table.oldest() == (1, 2, A | C, 1)
+    bench.table.expire(11)  # leaves as a partial sum: nothing is held of it any more
+    assert bench.table.oldest() == (0, 7, B | C, 3)
+    bench.add(A, 2, round_index=1, t=12)
+    bench.table.close_round(0)
+    assert bench.table.oldest() == (1, 2, C, 12)
+    assert bench.table.contributions(1) == {0: 1, 1: 1, 2: 0}
