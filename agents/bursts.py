@@ -137,6 +137,7 @@ class Run(NamedTuple):
     cause: int
     bitmap: int
     block: int
+    epoch: int
     seq: int
     values: Elements
     """Shape (count, n_elem), a view of the receive buffer."""
@@ -243,6 +244,7 @@ def _run(first: np.void, values: Elements) -> Run:
         cause=fields[11],
         block=fields[12],
         bitmap=fields[13],
+        epoch=fields[7],
         seq=fields[14],
         values=values,
     )

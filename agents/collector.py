@@ -9,7 +9,7 @@ import numpy as np
 from agents.admission import misfit
 from agents.aggregator.table import Emission, Table
 from agents.averaging import Replay
-from agents.bursts import Run, runs
+from agents.bursts import Run, parse, runs
 from agents.context import AgentContext
 from agents.records import NOT_CHECKED, Kind, Recorder
 from agents.sockets import BurstReceiver, interface_index
@@ -110,8 +110,17 @@ class Collector:
 
     def receive(self, now_ns: int) -> None:
         """Receive one buffer."""
-        batches = self.socket.receive(self._kind, self._ctx.job_id, self._rejects)
-        for batch in batches or ():
+        got = self.socket.receive(self._rejects)
+        if got is None:
+            return
+        batches = parse(
+            self.socket.buffer,
+            *got,
+            kind=self._kind,
+            job_id=self._ctx.job_id,
+            rejects=self._rejects,
+        )
+        for batch in batches:
             for run in runs(batch):
                 reason = misfit(run, self._kind, self._ctx)
                 if reason:

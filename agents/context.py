@@ -1,6 +1,7 @@
 """What an agent is told, and what follows from it."""
 
 import json
+import math
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ Endpoint = tuple[str, int]
 
 END_MARGIN_NS = 1_000_000_000
 NS_PER_MS = 1_000_000
+_BYTES_PER_GBPS_MS = 125_000
 
 
 class Addressing(Protocol):
@@ -84,6 +86,11 @@ class AgentContext:
         Of the streams.
     fifo_datagrams, timeout_ms, collision, hash
         Of the aggregator's table.
+    resend_ms
+        How long an aggregator's output is kept to be sent again, at the island's
+        access rate; 0: losses are not recovered.
+    repair
+        Whether islands ask the senders for what no aggregator can give any more.
     addresses
         Where streams go.
     status_socket
@@ -103,6 +110,8 @@ class AgentContext:
     collision: Collision = "evict-old"
     hash: Hash = "mod"
     jitter_us: float = 0.0
+    resend_ms: float = 0.0
+    repair: bool = False
     addresses: Addressing = field(default_factory=TestbedAddressing)
     status_socket: bool = False
 
@@ -113,6 +122,40 @@ class AgentContext:
                 f"burst_datagrams is {self.burst_datagrams}: 1 to {limit} datagrams of "
                 f"MTU {self.mtu_bytes} fit one burst"
             )
+        self._check_recovery()
+
+    def _check_recovery(self) -> None:
+        if not (math.isfinite(self.resend_ms) and self.resend_ms >= 0):
+            raise InputError(f"resend_ms must be a number, 0 or more, not {self.resend_ms:g}")
+        if self.repair and not self.recovers:
+            raise InputError("repair needs recovery: set resend_ms, and aggregation on")
+        if self.resend_bytes > self.memory_bytes:
+            raise InputError(
+                f"resend_ms: {self.resend_ms:g} ms × {self.access_gbps:g} Gbit/s of {self.code} = "
+                f"{self.resend_bytes:.0f} bytes to keep, more than the aggregator's memory of "
+                f"{self.memory_bytes:.0f} bytes (both at scale {self.plan.scale:g}); "
+                "lower resend_ms or raise the memory"
+            )
+
+    @property
+    def recovers(self) -> bool:
+        """Whether lost sums are asked for again."""
+        return self.resend_ms > 0 and self.plan.aggregation
+
+    @property
+    def access_gbps(self) -> float:
+        """Rate of the own island's access link, as packets see it (scaled)."""
+        return self.plan.topology.cities[self.city].access_rate_gbps / self.plan.scale
+
+    @property
+    def memory_bytes(self) -> float:
+        """M as packets see it (scaled)."""
+        return self.plan.memory_bytes / self.plan.scale
+
+    @property
+    def resend_bytes(self) -> float:
+        """The resend ring's share of M (scaled)."""
+        return self.resend_ms * self.access_gbps * _BYTES_PER_GBPS_MS if self.recovers else 0.0
 
     @property
     def code(self) -> str:

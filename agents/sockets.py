@@ -14,9 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from agents.bursts import Batch, Bytes, parse
+from agents.bursts import Bytes
 from agents.context import Endpoint
-from agents.wire import PacketType
 from testbed.errors import MachineError
 
 _SO_SNDBUFFORCE: Final = 32
@@ -115,6 +114,8 @@ class BurstReceiver:
         Datagrams that the kernel threw away because this socket was full.
     address
         Where the socket is bound.
+    buffer
+        Where `receive` puts what came; valid until its next call.
     buffer_bytes
         Size of the kernel's buffer as it was granted.
     """
@@ -133,7 +134,7 @@ class BurstReceiver:
         self._sock.bind(bind)
         self.address: Endpoint = self._sock.getsockname()
         self._into = [bytearray(_LARGEST_RECEIVE)]
-        self._bytes: Bytes = np.frombuffer(self._into[0], np.uint8)
+        self.buffer: Bytes = np.frombuffer(self._into[0], np.uint8)
 
     def join(self, groups: Iterable[Endpoint]) -> None:
         """Join multicast groups on this socket's interface."""
@@ -164,29 +165,38 @@ class BurstReceiver:
         timeout_s = max(0, timeout_ns) / 1e9
         return bool(select.select([self._sock], [], [], timeout_s)[0])
 
-    def receive(self, kind: PacketType, job_id: int, rejects: Counter[str]) -> list[Batch] | None:
-        """Receive one buffer and take it apart; see `agents.bursts.parse`.
+    def receive(self, rejects: Counter[str]) -> tuple[int, int] | None:
+        """Receive into `buffer`.
+
+        Parameters
+        ----------
+        rejects
+            Gets a count under ``truncated`` for what did not fit; it is left out.
 
         Returns
         -------
-        list of Batch or None
-            Views of the receive buffer, valid until the next call; None if
-            nothing came in time.
+        tuple of int, or None
+            How many bytes came, and the size of each datagram (`agents.bursts.parse`);
+            None if nothing came in time.
         """
-        try:
-            length, control, flags, _ = self._sock.recvmsg_into(self._into, _CONTROL_BYTES)
-        except BlockingIOError:
-            return None
-        segment = max(1, length)
+        while True:
+            try:
+                length, control, flags, _ = self._sock.recvmsg_into(self._into, _CONTROL_BYTES)
+            except BlockingIOError:
+                return None
+            segment = self._notes(control, max(1, length))
+            if not flags & socket.MSG_TRUNC:
+                return length, segment
+            rejects["truncated"] += 1
+
+    def _notes(self, control: list[tuple[int, int, bytes]], segment: int) -> int:
+        """Read what the kernel says beside the bytes; the size of each datagram."""
         for level, name, data in control:
             if level == _SOL_UDP and name == _UDP_GRO:
                 segment = int.from_bytes(data[:4], "little")
             elif level == socket.SOL_SOCKET and name == _SO_RXQ_OVFL:
                 self.overflow = int.from_bytes(data[:4], "little")
-        if flags & socket.MSG_TRUNC:
-            rejects["truncated"] += 1
-            return []
-        return parse(self._bytes, length, segment, kind=kind, job_id=job_id, rejects=rejects)
+        return segment
 
     def close(self) -> None:
         """Close the socket."""

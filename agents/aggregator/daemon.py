@@ -10,18 +10,18 @@ import time
 from collections import Counter
 from typing import Any
 
-from agents.admission import misfit
-from agents.aggregator.memory import memory_slots
+from agents.aggregator import report
+from agents.aggregator.engine import EngineSettings, Progress, ReferenceEngine
+from agents.aggregator.memory import memory_slots, ring_rows
 from agents.aggregator.output import AggregateStream
-from agents.aggregator.reporting import StatusReporter, table_status
+from agents.aggregator.reporting import StatusReporter, engine_status
+from agents.aggregator.ring import ResendRing
 from agents.aggregator.status import Status
-from agents.aggregator.table import Table
-from agents.bursts import Batch, Run, runs
 from agents.context import NS_PER_MS, AgentContext, run_agent
-from agents.records import Kind, Recorder
+from agents.records import Recorder
 from agents.rounds import RoundWindow
 from agents.sockets import BurstReceiver, interface_index, udp_counters
-from agents.wire import ELEMENT_BYTES, PacketType, wire_bytes
+from agents.wire import ELEMENT_BYTES, datagram_bytes
 
 ROLE = "aggregator"
 _IDLE_NS = 10 * NS_PER_MS
@@ -45,18 +45,16 @@ class Aggregator:
         self._ctx = ctx
         self._stopping = False
         signal.signal(signal.SIGTERM, self._stop)
-        layout = ctx.layout
-        self._block_bytes = layout.elements * ELEMENT_BYTES
         self._recorder = Recorder()
-        epoch = time.monotonic_ns() // NS_PER_MS & 0xFFFFFFFF
-        self._output = AggregateStream(ctx, epoch, self._recorder)
-        self._table = Table(
-            self._slots(),
-            layout,
-            self._output.take,
-            hashing=ctx.hash,
-            collision=ctx.collision,
-            timeout_ns=ctx.timeout_ns,
+        row_bytes = datagram_bytes(ctx.layout.elements)
+        self._ring = ResendRing(
+            ring_rows(ctx.resend_bytes, row_bytes, ctx.burst_datagrams), row_bytes
+        )
+        to = ctx.addresses.island(ctx.city)
+        self._output = AggregateStream(self._ring, to, ctx.burst_datagrams)
+        self._settings = self._engine_settings()
+        self._engine = ReferenceEngine(
+            self._settings, self._ring, self._output.send, self._recorder
         )
         multicast = ctx.plan.multicast
         own_ip, port = ctx.addresses.aggregator(ctx.city)
@@ -66,50 +64,52 @@ class Aggregator:
             idle_ns=_IDLE_NS,
         )
         self._window = RoundWindow(ctx)
-        self._rejects: Counter[str] = Counter()
-        self._datagrams_in: Counter[int] = Counter()
-        self._bytes_in: Counter[int] = Counter()
+        self._truncated: Counter[str] = Counter()
         self._live: list[int] = []
-        self._progress: dict[int, tuple[int, int]] = {}
+        self._progress: dict[int, Progress] = {}
         self._reporter = StatusReporter(ctx, self.status)
 
     def run(self) -> None:
         """Serve until SIGTERM and until the socket is empty, then flush and write the results."""
         try:
-            self._serve()
+            now_ns = self._serve()
         finally:
             self._reporter.close()
         self._reporter.log()
         for round_index in tuple(self._live):
-            self._close_round(round_index)
-        self._output.flush()
+            self._close_round(round_index, now_ns)
+        self._output.send()
         self._write()
 
-    def _serve(self) -> None:
+    def _serve(self) -> int:
+        """Take what comes; return the time of the end."""
         self._open_round(0)
         self._sleep_until_start()
-        batches: list[Batch] | None = []
-        while batches is not None or not self._stopping:
-            batches = self._receiver.receive(PacketType.DATA, self._ctx.job_id, self._rejects)
+        now_ns = time.monotonic_ns()
+        busy = True
+        while busy or not self._stopping:
+            got = self._receiver.receive(self._truncated)
+            busy = got is not None
             now_ns = time.monotonic_ns()
-            self._output.tick(now_ns)
             if now_ns >= self._window.due_ns:
                 self._change_rounds(now_ns)
-            for batch in batches or ():
-                for run in runs(batch):
-                    self._take(run, now_ns)
-            if now_ns >= self._table.next_timeout_ns:
-                self._table.expire(now_ns)
-            self._output.flush()
+            if got is not None:
+                self._engine.take(self._receiver.buffer, *got, now_ns)
+            if now_ns >= self._engine.next_timeout_ns:
+                self._engine.expire(now_ns)
+            self._output.send()
             self._reporter.poll(now_ns)
+        return now_ns
 
     def status(self) -> Status:
-        """What can be told about this aggregator now."""
-        return table_status(
+        """What the aggregator is doing right now."""
+        return engine_status(
             self._ctx,
-            self._table,
-            self._live,
-            rejects=self._rejects,
+            self._engine,
+            self._ring,
+            slots=self._settings.slots,
+            live=self._live,
+            rejects=self._truncated,
             socket_overflow=self._receiver.overflow,
             now_ns=time.monotonic_ns(),
         )
@@ -117,20 +117,34 @@ class Aggregator:
     def _stop(self, _signal: int, _frame: object) -> None:
         self._stopping = True
 
-    def _slots(self) -> int:
-        plan, expectations = self._ctx.plan, self._ctx.expectations
-        senders = max(len(e.senders) for e in expectations)
-        return memory_slots(
-            plan.memory_bytes / plan.scale,
-            self._ctx.fifo_datagrams,
+    def _engine_settings(self) -> EngineSettings:
+        ctx = self._ctx
+        senders = max(len(e.senders) for e in ctx.expectations)
+        slots = memory_slots(
+            ctx.memory_bytes - ctx.resend_bytes,
+            ctx.fifo_datagrams,
             max(1, senders),
-            self._block_bytes,
+            ctx.layout.elements * ELEMENT_BYTES,
+        )
+        return EngineSettings(
+            city=ctx.city,
+            job_id=ctx.job_id,
+            epoch=time.monotonic_ns() // NS_PER_MS & 0xFFFFFFFF,
+            start_ns=ctx.start_ns,
+            layout=ctx.layout,
+            slots=slots,
+            burst_datagrams=ctx.burst_datagrams,
+            timeout_ns=ctx.timeout_ns,
+            collision=ctx.collision,
+            hashing=ctx.hash,
         )
 
     def _sleep_until_start(self) -> None:
         """Sleep through the time when nothing can arrive, in naps, to notice SIGTERM."""
         while not self._stopping:
-            left_s = (self._ctx.start_ns - time.monotonic_ns()) / 1e9
+            now_ns = time.monotonic_ns()
+            self._reporter.poll(now_ns)
+            left_s = (self._ctx.start_ns - now_ns) / 1e9
             if left_s < _SLEEP_S:
                 return
             time.sleep(min(_SLEEP_S, left_s - _SLEEP_S / 2))
@@ -139,80 +153,36 @@ class Aggregator:
         self._reporter.log()
         for closing, opening in self._window.advance(now_ns):
             if closing is not None:
-                self._close_round(closing)
+                self._close_round(closing, now_ns)
             if opening is not None:
                 self._open_round(opening)
 
     def _open_round(self, round_index: int) -> None:
+        expectation = self._ctx.expectations[round_index]
         self._live.append(round_index)
-        self._table.open_round(round_index, self._ctx.expectations[round_index].mask)
+        self._engine.open_round(round_index, expectation.clique, expectation.mask)
         self._receiver.join(self._ctx.groups(round_index))
 
-    def _close_round(self, round_index: int) -> None:
+    def _close_round(self, round_index: int, now_ns: int) -> None:
         self._live.remove(round_index)
-        self._progress[round_index] = self._table.progress(round_index)
-        self._table.close_round(round_index)
+        self._progress[round_index] = self._engine.progress(round_index)
+        self._engine.close_round(round_index, now_ns)
         self._receiver.leave(self._ctx.groups(round_index))
 
-    def _take(self, run: Run, now_ns: int) -> None:
-        """Check a run of blocks against the plan and give it to the table."""
-        count, width = run.values.shape
-        reason = misfit(run, PacketType.DATA, self._ctx)
-        if reason:
-            self._rejects[reason] += count
-            return
-        self._table.add(run.round, run.bitmap, run.block, run.values, now_ns)
-        self._datagrams_in[run.round] += count
-        self._bytes_in[run.round] += count * wire_bytes(width)
-        self._recorder.add(
-            now_ns - self._ctx.start_ns,
-            run.round,
-            Kind.HELD,
-            run.src,
-            run.block,
-            count,
-            self._table.occupied,
-        )
+    def _socket_counters(self) -> dict[str, Any]:
+        return {
+            "socket_overflow": self._receiver.overflow,
+            "receive_buffer_bytes": self._receiver.buffer_bytes,
+            "udp": udp_counters(),
+        }
 
     def _write(self) -> None:
-        table, plan = self._table, self._ctx.plan
-        self._recorder.write(self._ctx.out_dir / f"{ROLE}-{self._ctx.code}.bin")
-        drops = self._rejects + table.counters.drops
-        high_water_bytes = table.high_water * self._block_bytes
-        self._ctx.write_counters(
-            ROLE,
-            {
-                "rounds": [self._round_counters(k) for k in sorted(self._progress)],
-                "drops": dict(drops),
-                "emitted_blocks": dict(table.counters.emitted),
-                "late_blocks": table.counters.late,
-                "slots": table.slots,
-                "block_bytes": self._block_bytes,
-                "memory_bytes": table.slots * self._block_bytes,
-                "high_water_slots": table.high_water,
-                "high_water_bytes": high_water_bytes,
-                "high_water_unscaled_bytes": high_water_bytes * plan.scale,
-                "socket_overflow": self._receiver.overflow,
-                "receive_buffer_bytes": self._receiver.buffer_bytes,
-                "udp": udp_counters(),
-            },
-        )
-
-    def _round_counters(self, round_index: int) -> dict[str, Any]:
-        expectation, blocks = self._ctx.expectations[round_index], self._ctx.layout.blocks
-        contributions, complete = self._progress[round_index]
-        expected = blocks * len(expectation.senders)
-        return {
-            "round": round_index,
-            "clique": expectation.clique,
-            "senders": [self._ctx.plan.topology.codes[i] for i in expectation.senders],
-            "expected_contributions": expected,
-            "contributions": contributions,
-            "missing_contributions": expected - contributions,
-            "expected_blocks": blocks if expectation.senders else 0,
-            "complete_blocks": complete,
-            "datagrams_in": self._datagrams_in[round_index],
-            "bytes_in": self._bytes_in[round_index],
-            "datagrams_out": self._output.datagrams.get(round_index, 0),
-            "bytes_out": self._output.wire_bytes.get(round_index, 0),
-        }
+        ctx = self._ctx
+        self._recorder.write(ctx.out_dir / f"{ROLE}-{ctx.code}.bin")
+        totals = report.totals(self._engine, self._settings, ctx.plan.scale)
+        totals["drops"] = dict(self._truncated + Counter(totals["drops"]))
+        rounds = [
+            report.round_counters(ctx, k, progress, self._output)
+            for k, progress in sorted(self._progress.items())
+        ]
+        ctx.write_counters(ROLE, {"rounds": rounds, **totals, **self._socket_counters()})

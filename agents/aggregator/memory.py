@@ -11,6 +11,8 @@ from testbed.errors import InputError
 Slots = npt.NDArray[np.intp]
 
 _MAP_NORESERVE = 0x4000
+_LEAST_BURSTS = 8
+"""A ring always has room to build and send from, however little is kept for resends."""
 
 
 def memory_slots(memory_bytes: float, fifo_datagrams: int, senders: int, block_bytes: int) -> int:
@@ -40,6 +42,11 @@ def memory_slots(memory_bytes: float, fifo_datagrams: int, senders: int, block_b
             f"{block_bytes}; raise the memory or fifo_datagrams"
         )
     return total // block_bytes
+
+
+def ring_rows(resend_bytes: float, row_bytes: int, burst_datagrams: int) -> int:
+    """Datagrams that the resend ring holds: its share of M, but at least some bursts."""
+    return max(_LEAST_BURSTS * burst_datagrams, int(resend_bytes // row_bytes))
 
 
 class Arena:

@@ -1,7 +1,10 @@
 """From the daemon's tables and counters to its status, and where that goes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
+from agents.aggregator.engine import Engine
+from agents.aggregator.ring import ResendRing
 from agents.aggregator.status import (
     LOG_SUFFIX,
     SOCKET_SUFFIX,
@@ -13,69 +16,80 @@ from agents.aggregator.status import (
     append_status,
     status_file,
 )
-from agents.aggregator.table import Table
+from agents.aggregator.table import OpenBlock
 from agents.context import NS_PER_MS, AgentContext
 from agents.weights import contributors
 from agents.wire import ELEMENT_BYTES
 
+NS_PER_S = 1_000_000_000
 
-def table_status(
+
+def engine_status(
     ctx: AgentContext,
-    table: Table,
-    live: Sequence[int],
+    engine: Engine,
+    ring: ResendRing,
     *,
-    rejects: Mapping[str, int],
+    slots: int,
+    live: Sequence[int],
+    rejects: Counter[str],
     socket_overflow: int,
     now_ns: int,
 ) -> Status:
-    """The status of an aggregator with such a table.
+    """The status of an aggregator with such an engine.
 
     Parameters
     ----------
-    ctx, table, live
-        The aggregator, its table, and the rounds that are open there.
+    ctx, engine, ring
+        The aggregator, what adds up there, and where its output stays.
+    slots, live
+        Of the engine's table; rounds that are open.
     rejects, socket_overflow
-        Datagrams that never came to the table: refused by reason, and lost before the socket.
+        Datagrams that never came to the engine: refused by reason, and lost before the socket.
     now_ns
         CLOCK_MONOTONIC.
     """
     block_bytes = ctx.layout.elements * ELEMENT_BYTES
-    drops = dict(rejects)
-    for reason, count in table.counters.drops.items():
-        drops[reason] = drops.get(reason, 0) + count
+    counters = engine.counters
     return Status(
         city=ctx.code,
         time_ms=(now_ns - ctx.start_ns) / NS_PER_MS,
         memory=MemoryStatus(
-            total_bytes=table.slots * block_bytes,
+            total_bytes=slots * block_bytes + ring.memory.nbytes,
             block_bytes=block_bytes,
-            slots=table.slots,
-            occupied_slots=table.occupied,
-            high_water_slots=table.high_water,
+            slots=slots,
+            occupied_slots=engine.occupied,
+            high_water_slots=engine.high_water,
+            ring_bytes=ring.memory.nbytes,
+            ring_held_s=_held_s(ring, now_ns),
         ),
-        rounds=tuple(_round_status(ctx, table, k) for k in sorted(live)),
-        oldest=_oldest(ctx, table, now_ns),
-        emitted_blocks=dict(table.counters.emitted),
-        late_blocks=table.counters.late,
-        drops=drops,
+        rounds=tuple(_round_status(ctx, engine, k) for k in sorted(live)),
+        oldest=_oldest(ctx, engine.oldest(), now_ns),
+        emitted_blocks=dict(counters.emitted),
+        late_blocks=counters.late,
+        drops=dict(counters.drops + rejects),
         socket_overflow=socket_overflow,
     )
 
 
-def _round_status(ctx: AgentContext, table: Table, round_index: int) -> RoundStatus:
+def _held_s(ring: ResendRing, now_ns: int) -> float:
+    if ring.next_seq == 0:
+        return 0.0
+    return (now_ns - int(ring.sent_ns[ring.row(ring.oldest_seq)])) / NS_PER_S
+
+
+def _round_status(ctx: AgentContext, engine: Engine, round_index: int) -> RoundStatus:
     expectation, codes = ctx.expectations[round_index], ctx.plan.topology.codes
-    delivered = table.contributions(round_index)
+    delivered = engine.contributions(round_index)
     return RoundStatus(
         round=round_index,
         clique=expectation.clique,
         expected_blocks=ctx.layout.blocks if expectation.senders else 0,
-        complete_blocks=table.progress(round_index)[1],
+        complete_blocks=engine.progress(round_index).complete,
         contributions={codes[city]: delivered[city] for city in expectation.senders},
     )
 
 
-def _oldest(ctx: AgentContext, table: Table, now_ns: int) -> OldestBlock | None:
-    held = table.oldest()
+def _oldest(ctx: AgentContext, held: OpenBlock | None, now_ns: int) -> OldestBlock | None:
     if held is None:
         return None
     codes = ctx.plan.topology.codes

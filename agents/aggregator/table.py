@@ -38,18 +38,18 @@ class Emission(NamedTuple):
     cause: Cause
 
 
-Sink = Callable[[Emission], None]
-
-
-class Held(NamedTuple):
-    """An incomplete block in the table."""
+class OpenBlock(NamedTuple):
+    """A block whose sum is still held."""
 
     round: int
     block: int
-    missing: int
-    """Expected contributors that have not been seen, by city index."""
     first_ns: int
-    """First arrival of what is held."""
+    """When its first contribution came."""
+    missing: int
+    """Contributors that have not come, by city index."""
+
+
+Sink = Callable[[Emission], None]
 
 
 @dataclass
@@ -178,19 +178,16 @@ class Table:
         cities = [city for city in range(MAX_SOURCES) if state.mask >> city & 1]
         return {c: int((state.seen >> np.uint64(c) & np.uint64(1)).sum()) for c in cities}
 
-    def oldest(self) -> Held | None:
-        """The block that has been held longest, if any is; looks at all live blocks."""
-        found: list[Held] = []
-        for state in self._rounds.values():
-            blocks = np.flatnonzero(state.seen != state.emitted)
-            if len(blocks):
-                slots = blocks % self.slots if state.slots is None else state.slots[blocks]
-                first_ns = self._first_ns[slots]
-                at = int(first_ns.argmin())
-                block = int(blocks[at])
-                missing = state.mask & ~int(state.seen[block])
-                found.append(Held(state.index, block, missing, int(first_ns[at])))
-        return min(found, key=lambda held: held.first_ns, default=None)
+    def oldest(self) -> OpenBlock | None:
+        """Whatever has been held for the longest time, if anything is held."""
+        slots = np.flatnonzero(self._bitmap)
+        if len(slots) == 0:
+            return None
+        slot = slots[np.argmin(self._first_ns[slots])]
+        round_index, block = int(self._round_of[slot]), int(self._block_of[slot])
+        state = self._rounds[round_index]
+        missing = state.mask & ~int(state.seen[block])
+        return OpenBlock(round_index, block, int(self._first_ns[slot]), missing)
 
     def add(
         self, round_index: int, contributors: int, block: int, values: Elements, now_ns: int

@@ -307,10 +307,10 @@ def test_the_oldest_held_block_and_who_is_missing_there(hashing: str) -> None:
     bench.add(B, 2, round_index=1, t=1)
     bench.add(A, 7, t=3)
     bench.add(A, 4, t=5)
-    assert bench.table.oldest() == (1, 2, A | C, 1)
+    assert bench.table.oldest() == (1, 2, 1, A | C)
     bench.table.expire(11)  # leaves as a partial sum: nothing is held of it any more
-    assert bench.table.oldest() == (0, 7, B | C, 3)
+    assert bench.table.oldest() == (0, 7, 3, B | C)
     bench.add(A, 2, round_index=1, t=12)
     bench.table.close_round(0)
-    assert bench.table.oldest() == (1, 2, C, 12)
+    assert bench.table.oldest() == (1, 2, 12, C)
     assert bench.table.contributions(1) == {0: 1, 1: 1, 2: 0}
