@@ -1,0 +1,165 @@
+"""Feeds millions of damaged datagrams to the aggregator's engine and to the island's collector.
+
+Run with ``python -m benchmarks.fuzz``. It checks that nothing raises, that every
+datagram is counted exactly once, that memory stays within its limit, that sums of
+a block never share a contributor, and that the process does not grow. It prints
+its progress and, as its last line, one JSON object; status 1 if a check failed.
+"""
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from agents.context import AgentContext
+from benchmarks.fuzztargets import ROUNDS, TARGETS, FuzzError, Target, fuzz_context
+from benchmarks.mutation import Mutator
+
+EPISODE_DATAGRAMS = 20_000
+GROWTH_LIMIT_MB = 16.0
+"""How much the process may grow after its first episodes."""
+_WARM_EPISODES: Final = 5
+_STEP_LIMIT_NS: Final = 200_000
+_MEGABYTE: Final = 1 << 20
+_PAGE_BYTES: Final = 4096
+
+Progress = Callable[[int], None]
+
+
+def fuzz(
+    name: str, datagrams: int, seed: int, *, first_episode: int = 0, progress: Progress
+) -> dict[str, Any]:
+    """Fuzz one target.
+
+    Parameters
+    ----------
+    name
+        Of `TARGETS`.
+    datagrams
+        How many at least.
+    seed, first_episode
+        Of all choices; where to begin, to repeat what was found.
+    progress
+        Called with the datagrams so far after each episode.
+
+    Returns
+    -------
+    dict
+        One row of the result; plain JSON values. ``error`` is empty if all is well.
+    """
+    ctx = fuzz_context()
+    counts: Counter[str] = Counter()
+    fed, episode, error, sizes = 0, first_episode, "", [resident_mb()]
+    began = time.monotonic()
+    while fed < datagrams and not error:
+        fed_now, found, error = run_episode(name, ctx, (seed, episode))
+        fed += fed_now
+        counts += found
+        sizes.append(resident_mb())
+        progress(fed)
+        episode += 1
+    growth_mb = max(sizes) - sizes[min(_WARM_EPISODES, len(sizes) - 1)]
+    if not error and growth_mb > GROWTH_LIMIT_MB:
+        error = f"the process grew by {growth_mb:.1f} MB; allowed are {GROWTH_LIMIT_MB:.0f}"
+    return {
+        "target": name,
+        "datagrams": fed,
+        "episodes": episode - first_episode,
+        "seconds": round(time.monotonic() - began, 1),
+        "growth_mb": round(growth_mb, 1),
+        "counts": dict(sorted(counts.items())),
+        "error": error,
+        "repeat": f"--target {name} --seed {seed} --episode {episode - 1}" if error else "",
+    }
+
+
+def run_episode(
+    name: str, ctx: AgentContext, seed: tuple[int, int]
+) -> tuple[int, Counter[str], str]:
+    """Fuzz a fresh target through all its rounds: datagrams, how they were counted, what failed."""
+    target = TARGETS[name](ctx)
+    fed = 0
+    try:
+        mutator = Mutator(target.facts, seed)
+        clock = np.random.Generator(np.random.PCG64(np.random.SeedSequence([*seed, 1])))
+        now_ns = 0
+        for current in range(ROUNDS):
+            opening = (0, 1) if current == 0 else (current + 1,)
+            closing = current - 1 if current else None
+            for k in opening:
+                target.change_rounds(closing, k if k < ROUNDS else None, now_ns)
+                closing = None
+            live = [k for k in (current, current + 1) if k < ROUNDS]
+            while fed < EPISODE_DATAGRAMS * (current + 1) // ROUNDS:
+                now_ns += int(clock.integers(_STEP_LIMIT_NS))
+                buffer = mutator.next([*live, *live, current - 1 if current else ROUNDS])
+                target.feed(buffer, now_ns)
+                fed += buffer.datagrams
+            check_accounts(target, fed)
+        target.change_rounds(ROUNDS - 1, None, now_ns)
+        check_accounts(target, fed)
+        return fed, target.accounts(), ""
+    except FuzzError as error:
+        return fed, target.accounts(), str(error)
+    except Exception as error:  # any that escapes is a finding
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}:{frame.lineno}"
+        return fed, target.accounts(), f"{type(error).__name__}: {error} ({where})"
+    finally:
+        target.close()
+
+
+def check_accounts(target: Target, fed: int) -> None:
+    """Check that every datagram was counted exactly once.
+
+    Raises
+    ------
+    FuzzError
+        Some were not, or more than once.
+    """
+    accounts = target.accounts()
+    if accounts.total() != fed:
+        raise FuzzError(f"{fed} datagrams were fed, {accounts.total()} counted: {dict(accounts)}")
+
+
+def resident_mb() -> float:
+    """Memory of this process that is in use."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * _PAGE_BYTES / _MEGABYTE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fuzz each target with its share of the datagrams."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--datagrams", type=int, default=10_000_000, help="of all targets together")
+    parser.add_argument("--target", action="append", choices=sorted(TARGETS), help="default: all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--episode", type=int, default=0, help="the first one")
+    options = parser.parse_args(arguments)
+    names = options.target or list(TARGETS)
+    share = -(-options.datagrams // len(names))
+    rows = []
+    for name in names:
+
+        def show(fed: int, name: str = name) -> None:
+            print(f"\r{name}: {fed} of {share} ", end="", file=sys.stderr, flush=True)
+
+        rows.append(fuzz(name, share, options.seed, first_episode=options.episode, progress=show))
+        print(file=sys.stderr)
+    failed = [f"{row['target']}: {row['error']} ({row['repeat']})" for row in rows if row["error"]]
+    for line in failed:
+        print(f"error: {line}", file=sys.stderr)
+    total = sum(row["datagrams"] for row in rows)
+    print(json.dumps({"seed": options.seed, "datagrams": total, "rows": rows}))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
