@@ -13,6 +13,8 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +31,7 @@ _WARM_EPISODES: Final = 5
 _STEP_LIMIT_NS: Final = 200_000
 _MEGABYTE: Final = 1 << 20
 _PAGE_BYTES: Final = 4096
+_TELL_S: Final = 5.0
 
 Progress = Callable[[int], None]
 
@@ -135,6 +138,19 @@ def resident_mb() -> float:
     return pages * _PAGE_BYTES / _MEGABYTE
 
 
+def _job(name: str, datagrams: int, seed: int, first_episode: int) -> dict[str, Any]:
+    """Fuzz one target in a process of its own, so that its growth is its own."""
+    told = time.monotonic()
+
+    def show(fed: int) -> None:
+        nonlocal told
+        if time.monotonic() >= told + _TELL_S:
+            told = time.monotonic()
+            print(f"{name}: {fed} of {datagrams}", file=sys.stderr, flush=True)
+
+    return fuzz(name, datagrams, seed, first_episode=first_episode, progress=show)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz each target with its share of the datagrams."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -145,14 +161,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     names = options.target or list(TARGETS)
     share = -(-options.datagrams // len(names))
-    rows = []
-    for name in names:
-
-        def show(fed: int, name: str = name) -> None:
-            print(f"\r{name}: {fed} of {share} ", end="", file=sys.stderr, flush=True)
-
-        rows.append(fuzz(name, share, options.seed, first_episode=options.episode, progress=show))
-        print(file=sys.stderr)
+    with ProcessPoolExecutor(mp_context=get_context("fork")) as workers:
+        jobs = [workers.submit(_job, name, share, options.seed, options.episode) for name in names]
+        rows = [job.result() for job in jobs]
     failed = [f"{row['target']}: {row['error']} ({row['repeat']})" for row in rows if row["error"]]
     for line in failed:
         print(f"error: {line}", file=sys.stderr)
