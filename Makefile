@@ -1,7 +1,8 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment plan optimize compare test lint clean distclean
+.PHONY: help variables setup experiment plan optimize compare fuzz compare-uftp test lint clean \
+	distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -9,7 +10,7 @@ SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 
 # Each variable that is set becomes the option of its name; the shell quotes the value.
 export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES RATES CONFIG
-export FORMAT BUDGET
+export FORMAT BUDGET DATAGRAMS
 # What every command has, then what some have.
 COMMON_OPTIONS = \
 	$${PAYLOAD:+--payload "$$PAYLOAD"} $${SCALE:+--scale "$$SCALE"} \
@@ -47,6 +48,8 @@ make experiment   plan, run, analyse and plot one experiment; print its summary
 make plan         print what the planner makes of an experiment, without running it
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
+make fuzz         feed damaged datagrams to the aggregator and the island; count every one
+make compare-uftp measure uftp and our stream over the same lossy link (installs uftp)
 make variables    list every config key with its values and default
 make test         run all tests
 make lint         check format, style and types
@@ -72,6 +75,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   FORCE        1 runs what the planner refuses
   FORMAT       of plan, optimize, compare: table, or json: one object on the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
+  DATAGRAMS    how many `make fuzz` feeds: 10000000 unless told
   QUICK        1 compares with a tenth of the payload and coarser sweeps
 Where they mean nothing they are not used: `make optimize` finds SCHEDULE and TREES itself, and
 `make compare` goes through MEMORY, MULTICAST and AGGREGATION. Plans are written to
@@ -97,6 +101,12 @@ optimize: setup
 
 compare: setup
 	$(in_environment) run experiments.cli compare $(COMPARE_OPTIONS)
+
+fuzz: setup
+	$(in_environment) run benchmarks.fuzz $${DATAGRAMS:+--datagrams "$$DATAGRAMS"} $(SEED_OPTION)
+
+compare-uftp: setup
+	$(in_environment) run benchmarks.uftp
 
 variables: setup
 	$(in_environment) run experiments.cli variables

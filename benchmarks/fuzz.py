@@ -6,7 +6,6 @@ a block never share a contributor, and that the process does not grow. It prints
 its progress and, as its last line, one JSON object; status 1 if a check failed.
 """
 
-import argparse
 import json
 import sys
 import time
@@ -16,13 +15,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
+import typer
 
 from agents.context import AgentContext
 from benchmarks.fuzztargets import ROUNDS, TARGETS, FuzzError, Target, fuzz_context
 from benchmarks.mutation import Mutator
+from testbed.commandline import run_command_line
+from testbed.errors import InputError, suggestion
 
 EPISODE_DATAGRAMS = 20_000
 GROWTH_LIMIT_MB = 16.0
@@ -33,6 +35,7 @@ _MEGABYTE: Final = 1 << 20
 _PAGE_BYTES: Final = 4096
 _TELL_S: Final = 5.0
 
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 Progress = Callable[[int], None]
 
 
@@ -151,25 +154,33 @@ def _job(name: str, datagrams: int, seed: int, first_episode: int) -> dict[str, 
     return fuzz(name, datagrams, seed, first_episode=first_episode, progress=show)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@app.command(help=__doc__)
+def run(
+    datagrams: Annotated[int, typer.Option(min=1, help="Of all targets together.")] = 10_000_000,
+    target: Annotated[list[str] | None, typer.Option(help="Default: all.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    episode: Annotated[int, typer.Option(min=0, help="The first one.")] = 0,
+) -> int:
     """Fuzz each target with its share of the datagrams."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datagrams", type=int, default=10_000_000, help="of all targets together")
-    parser.add_argument("--target", action="append", choices=sorted(TARGETS), help="default: all")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--episode", type=int, default=0, help="the first one")
-    options = parser.parse_args(arguments)
-    names = options.target or list(TARGETS)
-    share = -(-options.datagrams // len(names))
+    names = target or list(TARGETS)
+    for name in names:
+        if name not in TARGETS:
+            raise InputError(f'--target "{name}" is not valid: {suggestion(name, TARGETS)}')
+    share = -(-datagrams // len(names))
     with ProcessPoolExecutor(mp_context=get_context("fork")) as workers:
-        jobs = [workers.submit(_job, name, share, options.seed, options.episode) for name in names]
+        jobs = [workers.submit(_job, name, share, seed, episode) for name in names]
         rows = [job.result() for job in jobs]
     failed = [f"{row['target']}: {row['error']} ({row['repeat']})" for row in rows if row["error"]]
     for line in failed:
         print(f"error: {line}", file=sys.stderr)
     total = sum(row["datagrams"] for row in rows)
-    print(json.dumps({"seed": options.seed, "datagrams": total, "rows": rows}))
+    print(json.dumps({"seed": seed, "datagrams": total, "rows": rows}))
     return 1 if failed else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    return run_command_line(app, arguments)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ virtual time. It writes ``uftp.csv`` and ``uftp.md``, prints the table and, as i
 last line, one JSON object.
 """
 
-import argparse
 import csv
 import json
 import shutil
@@ -15,7 +14,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import typer
 
 from agents.records import Kind, read_events
 from agents.wire import ELEMENT_BYTES, stream_layout
@@ -26,7 +27,8 @@ from experiments.run import run_experiment
 from experiments.runtime import read_runtime
 from experiments.sources import load_config
 from testbed.bootstrap import install
-from testbed.errors import CliquenetError
+from testbed.commandline import run_command_line
+from testbed.errors import CliquenetError, InputError
 from testbed.jsonmodel import read_model
 from testbed.paths import give_to_caller, make_dir
 from testbed.progress import Step
@@ -35,6 +37,7 @@ from testbed.virtualtime.machine import run_in_virtual_time
 
 ROOT: Final = Path(__file__).parent.parent
 TOPOLOGY: Final = Path(__file__).with_name("three-cities.yaml")
+RESULTS: Final = ROOT / "results" / "uftp"
 LOSSES_PERCENT: Final = (0.0, 0.1, 1.0)
 _PAYLOAD_BYTES: Final = 1.79e9
 _SCALE: Final = 100.0
@@ -45,6 +48,8 @@ _RESEND: Final = "2s"
 """Kept by our aggregator: more than a stream's time, so that nothing is unavailable."""
 _TUNED: Final = ("-r", "0.01:0.001:1")
 """Group round-trip time: first guess, least, most, in seconds; uftp's guess is 0.5."""
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def peer_rows(repeats: int) -> list[dict[str, Any]]:
@@ -113,7 +118,6 @@ def own_rows(rounds: int) -> list[dict[str, Any]]:
     """Measure our stream, with recovery; one run per loss, all islands and rounds together."""
     rows = []
     for loss in LOSSES_PERCENT:
-        keys: dict[str, object] = {"loss_percent": loss, "resend_ms": _RESEND}
         config = load_config(
             None,
             {
@@ -122,7 +126,8 @@ def own_rows(rounds: int) -> list[dict[str, Any]]:
                 "payload": _PAYLOAD_BYTES,
                 "scale": _SCALE,
                 "rounds": rounds,
-                **keys,
+                "loss_percent": loss,
+                "resend_ms": _RESEND,
             },
         )
         with tempfile.TemporaryDirectory(prefix="cliquenet-") as name:
@@ -192,20 +197,18 @@ def _cell(found: dict[str, Any]) -> str:
     return f"{found['goodput_mbps']:.0f}{mark}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, write and print the table; one line on standard error if that fails."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5, help="transfers, or rounds, of each row")
-    parser.add_argument("--only", choices=["uftp", "own"], help="one half of the table")
-    parser.add_argument("--results", type=Path, default=ROOT / "results" / "uftp")
-    options = parser.parse_args(arguments)
-    try:
-        folder = make_dir(options.results)
-        rows = [] if options.only == "own" else peer_rows(options.repeats)
-        rows += [] if options.only == "uftp" else own_rows(options.repeats)
-    except CliquenetError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.status
+@app.command(help=__doc__)
+def run(
+    repeats: Annotated[int, typer.Option(min=1, help="Transfers, or rounds, of each row.")] = 5,
+    peer: Annotated[bool, typer.Option(help="Measure uftp.")] = True,
+    own: Annotated[bool, typer.Option(help="Measure our stream.")] = True,
+    results: Annotated[Path, typer.Option(help="Folder.", show_default=False)] = RESULTS,
+) -> int:
+    """Measure, write and print the table."""
+    if not (peer or own):
+        raise InputError("nothing is left to measure: leave out --no-peer or --no-own")
+    rows = [*(peer_rows(repeats) if peer else []), *(own_rows(repeats) if own else [])]
+    folder = make_dir(results)
     with (folder / "uftp.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
@@ -215,6 +218,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(markdown(rows))
     print(json.dumps({"rows": rows}))
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    return run_command_line(app, arguments)
 
 
 if __name__ == "__main__":

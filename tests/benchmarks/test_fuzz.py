@@ -107,3 +107,20 @@ def test_buffers_are_what_the_kernel_could_hand_over() -> None:
         sizes[fed.length % fed.segment == 0] += 1
     assert min(sizes.values()) > 100
     assert target.facts.kind is PacketType.DATA
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "iland"], '--target "iland" is not valid: did you mean "island"?'),
+        (["--datagrams", "0"], "--datagrams"),
+        (["--seed", "x"], "--seed"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert command.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
