@@ -8,6 +8,7 @@ rounds, the wish to stop.
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from agents.aggregator import report
@@ -35,7 +36,13 @@ def run_aggregator(ctx: AgentContext) -> int:
     namespace. On SIGTERM open sums are flushed, then ``aggregator-<city>.bin``
     (`agents.records`) and ``aggregator-<city>.json`` are written.
     """
-    return run_agent(ROLE, ctx, lambda c: Aggregator(c).run())
+    return run_agent(ROLE, ctx, _run)
+
+
+def _run(ctx: AgentContext) -> None:
+    aggregator = Aggregator(ctx)
+    with StatusReporter(ctx, aggregator.status) as reporter:
+        aggregator.run(reporter.poll)
 
 
 class Aggregator:
@@ -67,25 +74,18 @@ class Aggregator:
         self._truncated: Counter[str] = Counter()
         self._live: list[int] = []
         self._progress: dict[int, Progress] = {}
-        self._reporter = StatusReporter(ctx, self.status)
 
-    def run(self) -> None:
-        """Serve until SIGTERM and until the socket is empty, then flush and write the results."""
-        try:
-            now_ns = self._serve()
-        finally:
-            self._reporter.close()
-        self._reporter.log()
-        for round_index in tuple(self._live):
-            self._close_round(round_index, now_ns)
-        self._output.send()
-        self._write()
+    def run(self, poll: Callable[[], None] = lambda: None) -> None:
+        """Serve until SIGTERM and until the socket is empty, then flush and write the results.
 
-    def _serve(self) -> int:
-        """Take what comes; return the time of the end."""
+        Parameters
+        ----------
+        poll
+            Called between two buffers every 10 ms or so, for whoever watches.
+        """
         self._open_round(0)
-        self._sleep_until_start()
-        now_ns = time.monotonic_ns()
+        self._sleep_until_start(poll)
+        now_ns = poll_ns = time.monotonic_ns()
         busy = True
         while busy or not self._stopping:
             got = self._receiver.receive(self._truncated)
@@ -98,8 +98,13 @@ class Aggregator:
             if now_ns >= self._engine.next_timeout_ns:
                 self._engine.expire(now_ns)
             self._output.send()
-            self._reporter.poll(now_ns)
-        return now_ns
+            if now_ns >= poll_ns:
+                poll()
+                poll_ns = now_ns + _IDLE_NS
+        for round_index in tuple(self._live):
+            self._close_round(round_index, now_ns)
+        self._output.send()
+        self._write()
 
     def status(self) -> Status:
         """What the aggregator is doing right now."""
@@ -139,18 +144,16 @@ class Aggregator:
             hashing=ctx.hash,
         )
 
-    def _sleep_until_start(self) -> None:
+    def _sleep_until_start(self, poll: Callable[[], None]) -> None:
         """Sleep through the time when nothing can arrive, in naps, to notice SIGTERM."""
         while not self._stopping:
-            now_ns = time.monotonic_ns()
-            self._reporter.poll(now_ns)
-            left_s = (self._ctx.start_ns - now_ns) / 1e9
+            poll()
+            left_s = (self._ctx.start_ns - time.monotonic_ns()) / 1e9
             if left_s < _SLEEP_S:
                 return
             time.sleep(min(_SLEEP_S, left_s - _SLEEP_S / 2))
 
     def _change_rounds(self, now_ns: int) -> None:
-        self._reporter.log()
         for closing, opening in self._window.advance(now_ns):
             if closing is not None:
                 self._close_round(closing, now_ns)

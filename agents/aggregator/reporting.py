@@ -1,5 +1,6 @@
 """From the daemon's tables and counters to its status, and where that goes."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -18,10 +19,13 @@ from agents.aggregator.status import (
 )
 from agents.aggregator.table import OpenBlock
 from agents.context import NS_PER_MS, AgentContext
+from agents.rounds import RoundWindow
 from agents.weights import contributors
 from agents.wire import ELEMENT_BYTES
 
 NS_PER_S = 1_000_000_000
+LEAD_NS = 20 * NS_PER_MS
+"""How long before a change of rounds the log is written: more than between two polls."""
 
 
 def engine_status(
@@ -104,8 +108,9 @@ def _oldest(ctx: AgentContext, held: OpenBlock | None, now_ns: int) -> OldestBlo
 class StatusReporter:
     """Tells an aggregator's status: on its socket, if it has one, and in its log.
 
-    The log gets a line when `log` is called, at each change of rounds: it is how the
-    host sees into a virtual machine, whose sockets end at its border.
+    The log gets a line shortly before each change of rounds and one at the end, when
+    the ``with`` block is left: it is how the host sees into a virtual machine,
+    whose sockets end at its border.
 
     Parameters
     ----------
@@ -117,20 +122,25 @@ class StatusReporter:
 
     def __init__(self, ctx: AgentContext, snapshot: Callable[[], Status]) -> None:
         self._snapshot = snapshot
+        self._window = RoundWindow(ctx)
         self._log = status_file(ctx.out_dir, ctx.code, LOG_SUFFIX)
         path = status_file(ctx.out_dir, ctx.code, SOCKET_SUFFIX)
         self._server = StatusServer(path, snapshot) if ctx.status_socket else None
 
-    def poll(self, now_ns: int) -> None:
-        """Serve whoever asks; never waits."""
-        if self._server is not None:
-            self._server.poll(now_ns)
+    def __enter__(self) -> "StatusReporter":
+        return self
 
-    def log(self) -> None:
-        """Add the status to the log."""
-        append_status(self._log, self._snapshot())
-
-    def close(self) -> None:
-        """Remove the socket."""
+    def __exit__(self, kind: object, *_: object) -> None:
         if self._server is not None:
             self._server.close()
+        if kind is None:
+            append_status(self._log, self._snapshot())
+
+    def poll(self) -> None:
+        """Serve whoever asks, and write what is due; never waits."""
+        now_ns = time.monotonic_ns()
+        if self._server is not None:
+            self._server.poll(now_ns)
+        if now_ns + LEAD_NS >= self._window.due_ns:
+            append_status(self._log, self._snapshot())
+            self._window.advance(now_ns + LEAD_NS)
