@@ -50,8 +50,9 @@ def test_a_line_shortly_before_each_change_of_rounds_and_one_at_the_end(
 def test_an_aggregator_that_failed_leaves_no_socket_and_no_last_line(tmp_path: Path) -> None:
     ctx = context(make_plan(), 0, tmp_path, time.monotonic_ns(), status_socket=True)
     socket_path = status_file(tmp_path, "nyc", SOCKET_SUFFIX)
-    with pytest.raises(ValueError, match="broken"), StatusReporter(ctx, make_status):
-        assert socket_path.is_socket()
+    reporter = StatusReporter(ctx, make_status)
+    assert socket_path.is_socket()
+    with pytest.raises(ValueError, match="broken"), reporter:
         raise ValueError("broken")
     assert list(tmp_path.iterdir()) == []
 
