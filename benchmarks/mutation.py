@@ -34,6 +34,14 @@ BUFFER_DATAGRAMS: Final = 64
 """As many as the kernel puts together at most."""
 _SLACK_BYTES: Final = 9
 _LEAST_CUT: Final = 20
+_CONTROL_RANGES: Final = 8
+_REPAIR_FLAG: Final = 1 << 7
+_CONTROL_TYPES: Final = (
+    PacketType.NACK,
+    PacketType.HEARTBEAT,
+    PacketType.UNAVAILABLE,
+    PacketType.END_ROUND,
+)
 _DAMAGED_SHARES: Final = (0.0, 0.0, 0.02, 0.2, 1.0)
 _INTERESTING: Final = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 63)
 _FIELDS: Final = tuple(HEADER_DTYPE.names or ())
@@ -89,6 +97,7 @@ class Mutator:
         self._headers: Headers = self._rows[:, :HEADER_BYTES].view(HEADER_DTYPE)[:, 0]
         self._buffer = np.zeros(1 << 16, np.uint8)
         self._epochs = np.ones(256, np.int64)
+        self._next_seq = 0
         self._fronts: dict[tuple[int, int], int] = {}
 
     def next(self, rounds: Sequence[int]) -> Fed:
@@ -96,8 +105,10 @@ class Mutator:
         shape = self._random.random()
         if shape < 0.02:
             return self._garbage()
-        count = int(self._random.integers(1, BUFFER_DATAGRAMS + 1))
-        count, size, tail = self._fill(count, rounds, odd_size=shape < 0.12)
+        if shape < 0.1:
+            count, size, tail = self._fill_control(rounds)
+        else:
+            count, size, tail = self._fill(rounds, odd_size=shape < 0.2)
         rows = self._rows[:count, :size]
         damaged = self._damage(rows)
         self._seal(rows, tail, damaged)
@@ -122,9 +133,10 @@ class Mutator:
         self._buffer[:length] = self._random.integers(0, 256, length, np.uint8)
         return Fed(self._buffer, length, max(1, self._pick((7, 60, length))))
 
-    def _fill(self, count: int, rounds: Sequence[int], *, odd_size: bool) -> tuple[int, int, int]:
+    def _fill(self, rounds: Sequence[int], *, odd_size: bool) -> tuple[int, int, int]:
         """Write valid datagrams into the first rows; their number, size, and the last one's."""
         layout, size = self._facts.layout, self._full_bytes
+        count = int(self._random.integers(1, BUFFER_DATAGRAMS + 1))
         blocks = self._address(count, rounds)
         last = np.flatnonzero(blocks == layout.blocks - 1)
         if len(last):
@@ -141,6 +153,36 @@ class Mutator:
             tail = int(self._random.integers(1, size + 1))
         self._headers["n_elem"][:count] = elements
         return count, size, tail
+
+    def _fill_control(self, rounds: Sequence[int]) -> tuple[int, int, int]:
+        """Write datagrams of the recovery protocol: ranges of numbers near the latest."""
+        count = int(self._random.integers(1, 5))
+        ranges = int(self._random.integers(1, _CONTROL_RANGES + 1))
+        size = datagram_bytes(2 * ranges)
+        self._address(count, rounds)
+        headers = self._headers[:count]
+        headers["type"] = self._pick(_CONTROL_TYPES)
+        headers["flags"] = _REPAIR_FLAG if self._chance(0.3) else 0
+        headers["n_elem"] = 2 * ranges
+        words = self._random.integers(0, 100, (count, ranges, 2))
+        words[:, :, 0] = self._next_seq - words[:, :, 0] & 0xFFFFFFFF
+        if self._chance(0.5):  # where a stream stands: the next number, and the oldest held
+            words[:, 0] = self._next_seq & 0xFFFFFFFF, max(0, self._next_seq - 50) & 0xFFFFFFFF
+        payload = self._rows[:count, HEADER_BYTES:size]
+        payload[:] = words.astype("<u4").reshape(count, -1).view(np.uint8)
+        return count, size, size
+
+    def _numbers(self, count: int) -> Integers:
+        """Sequence numbers: mostly those that follow, at times some are left out, or any."""
+        choice = self._random.random()
+        if choice < 0.1:
+            self._next_seq += int(self._random.integers(1, 20))
+        elif choice < 0.15:
+            return self._next_seq - self._random.integers(0, 300) + np.arange(count) & 0xFFFFFFFF
+        elif choice < 0.16:
+            return self._random.integers(0, 1 << 32) + np.arange(count) & 0xFFFFFFFF
+        self._next_seq += count
+        return self._next_seq - count + np.arange(count) & 0xFFFFFFFF
 
     def _address(self, count: int, rounds: Sequence[int]) -> Integers:
         """Fill the headers: a run of one sender's stream, or datagrams at random."""
@@ -167,7 +209,7 @@ class Mutator:
         headers["src"] = sources
         headers["epoch"] = self._epochs[sources] & 0xFFFFFFFF
         headers["weight_id"] = numbers
-        headers["seq"] = self._random.integers(0, 1 << 32) + np.arange(count) & 0xFFFFFFFF
+        headers["seq"] = self._numbers(count)
         headers["bitmap"] = self._bitmaps(sources)
         return numbers
 
