@@ -38,6 +38,7 @@ _SLOTS: Final = 121
 _TIMEOUT_NS: Final = 3_000_000
 _BURST: Final = 4
 _RING_ROWS: Final = 64
+NOBODY_PORT: Final = 9
 _SOL_UDP: Final = 17
 _UDP_SEGMENT: Final = 103
 
@@ -47,15 +48,28 @@ class FuzzError(CliquenetError):
 
 
 class Loopback:
-    """Addresses on this machine; an island gets any free port."""
+    """Addresses on this machine, where nobody listens but the own island.
 
-    def island(self, _city: int) -> Endpoint:
+    Parameters
+    ----------
+    island_port
+        Of the own island; 0: any that is free.
+    """
+
+    def __init__(self, island_port: int = 0) -> None:
+        self._island_port = island_port
+
+    def island(self, city: int) -> Endpoint:
         """Address of a city's island."""
-        return "127.0.0.1", 0
+        return "127.0.0.1", self._island_port if city == _CITY else NOBODY_PORT
 
     def aggregator(self, _city: int) -> Endpoint:
-        """Address of a city's aggregator: where nobody listens."""
-        return "127.0.0.1", 9
+        """Address of a city's aggregator."""
+        return "127.0.0.1", NOBODY_PORT
+
+    def control(self, _city: int) -> Endpoint:
+        """Where a city's aggregator hears requests."""
+        return "127.0.0.1", NOBODY_PORT
 
     def group(self, _round_index: int, _sender: int) -> Endpoint:
         """No multicast here."""
@@ -102,7 +116,8 @@ class Target(Protocol):
         """Let go of everything."""
 
 
-def _facts(ctx: AgentContext, kind: PacketType) -> Facts:
+def facts_of(ctx: AgentContext, kind: PacketType) -> Facts:
+    """What is valid for the city of a context, which adds up datagrams of such a type."""
     expectation = ctx.expectations[0]
     sources = expectation.senders if kind is PacketType.DATA else (ctx.city,)
     return Facts(kind, ctx.job_id, ctx.layout, sources, expectation.mask, expectation.clique)
@@ -112,7 +127,7 @@ class EngineTarget:
     """The aggregator's engine, with its ring; what leaves is checked as an island would."""
 
     def __init__(self, ctx: AgentContext) -> None:
-        self.facts = _facts(ctx, PacketType.DATA)
+        self.facts = facts_of(ctx, PacketType.DATA)
         self._ring = ResendRing(_RING_ROWS, datagram_bytes(ctx.layout.elements))
         self._headers: Headers = self._ring.memory[:, :HEADER_BYTES].view(HEADER_DTYPE)[:, 0]
         settings = EngineSettings(
@@ -180,7 +195,7 @@ class IslandTarget:
     """The island's collector, with its state, fed through its socket."""
 
     def __init__(self, ctx: AgentContext) -> None:
-        self.facts = _facts(ctx, PacketType.AGG)
+        self.facts = facts_of(ctx, PacketType.AGG)
         weights = Weights(ctx.seed, ctx.layout)
         tables = start_tables(ctx.seed, len(ctx.plan.topology.codes), weights.shape)
         self._file = Path(os.devnull).open("wb")  # noqa: SIM115 - closed by `close`

@@ -61,6 +61,8 @@ class Facts:
     mask: int
     """Whoever is expected, as bits."""
     clique: int
+    follows_epochs: bool = True
+    """Whether a later epoch takes the place of an earlier one."""
 
 
 class Fed(NamedTuple):
@@ -112,7 +114,8 @@ class Mutator:
         rows = self._rows[:count, :size]
         damaged = self._damage(rows)
         self._seal(rows, tail, damaged)
-        self._follow_epochs(np.flatnonzero(damaged))
+        if self._facts.follows_epochs:
+            self._follow_epochs(np.flatnonzero(damaged))
         length = (count - 1) * size + tail
         self._buffer[: count * size] = rows.reshape(-1)
         if shape > 0.98:  # cut at the wrong places
