@@ -35,6 +35,9 @@ class Addressing(Protocol):
     def aggregator(self, city: int) -> Endpoint:
         """Address of a city's aggregator."""
 
+    def control(self, city: int) -> Endpoint:
+        """Where a city's aggregator takes requests to send again."""
+
     def group(self, round_index: int, sender: int) -> Endpoint:
         """Multicast address of one sender in one round."""
 
@@ -49,6 +52,10 @@ class TestbedAddressing:
     def aggregator(self, city: int) -> Endpoint:
         """Address of a city's aggregator."""
         return addressing.aggregator_ip(city), addressing.STREAM_UDP_PORT
+
+    def control(self, city: int) -> Endpoint:
+        """Where a city's aggregator takes requests to send again."""
+        return addressing.aggregator_ip(city), addressing.CONTROL_UDP_PORT
 
     def group(self, round_index: int, sender: int) -> Endpoint:
         """Multicast address of one sender in one round."""

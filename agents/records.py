@@ -25,6 +25,19 @@ class Kind(IntEnum):
     """Aggregator took ``count`` blocks of ``src``; ``value`` slots are in use after it."""
     AGGREGATE_OUT = 5
     """Aggregator sent ``count`` blocks for ``cause``; ``value`` their contributor bitmap."""
+    NACK = 6
+    """Island asked its aggregator for ``count`` datagrams from number ``block`` on."""
+    RESEND = 7
+    """Aggregator sent ``count`` datagrams again, from number ``block`` on."""
+    GAP_CLOSED = 8
+    """Island got ``count`` missing datagrams from number ``block`` on, ``value`` ns after
+    it noticed; ``cause`` is how often they had been asked for (255: or more often)."""
+    UNAVAILABLE = 9
+    """Island was told that ``count`` missing datagrams are gone."""
+    REPAIR_NACK = 10
+    """Island asked ``src`` itself for ``count`` blocks."""
+    REPAIR = 11
+    """Island sent ``count`` blocks again, to city ``value``."""
 
 
 EVENT_DTYPE = np.dtype(

@@ -10,6 +10,7 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -154,8 +155,8 @@ class BurstReceiver:
                     error.errno, f"cannot {verb} {group}: {error.strerror}{hint}"
                 ) from error
 
-    def wait(self, timeout_ns: int) -> bool:
-        """Sleep until something has arrived (true) or the time is over (false).
+    def wait(self, timeout_ns: int, *others: "ControlSocket") -> bool:
+        """Sleep until something has arrived, at others too (true), or the time is over (false).
 
         Linux lets `select` end late by a thousandth of its time-out. A long
         wait therefore ends early, and the caller comes back for the rest.
@@ -163,7 +164,8 @@ class BurstReceiver:
         if timeout_ns > _LONG_WAIT_NS:
             timeout_ns -= timeout_ns // _EARLY_FRACTION
         timeout_s = max(0, timeout_ns) / 1e9
-        return bool(select.select([self._sock], [], [], timeout_s)[0])
+        sockets: list[socket.socket | ControlSocket] = [self._sock, *others]
+        return bool(select.select(sockets, [], [], timeout_s)[0])
 
     def receive(self, rejects: Counter[str]) -> tuple[int, int] | None:
         """Receive into `buffer`.
@@ -197,6 +199,45 @@ class BurstReceiver:
             elif level == socket.SOL_SOCKET and name == _SO_RXQ_OVFL:
                 self.overflow = int.from_bytes(data[:4], "little")
         return segment
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+
+
+class ControlSocket:
+    """A socket for single datagrams, which never waits.
+
+    Parameters
+    ----------
+    bind
+        Where it listens; None if it only sends.
+    longest_bytes
+        What is longer is cut off to one byte more, so that it is seen to be too long.
+    """
+
+    def __init__(self, bind: Endpoint | None, longest_bytes: int) -> None:
+        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sock.setblocking(False)
+        self._longest_bytes = longest_bytes
+        if bind is not None:
+            self._sock.bind(bind)
+
+    def fileno(self) -> int:
+        """Descriptor, for `BurstReceiver.wait`."""
+        return self._sock.fileno()
+
+    def receive(self) -> bytes | None:
+        """The next datagram; None if there is none."""
+        try:
+            return self._sock.recv(self._longest_bytes + 1)
+        except BlockingIOError:
+            return None
+
+    def send(self, datagram: bytes, to: Endpoint) -> None:
+        """Send one datagram; the network may lose it, and so may a full buffer here."""
+        with suppress(BlockingIOError):
+            self._sock.sendto(datagram, to)
 
     def close(self) -> None:
         """Close the socket."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.aggregator import report
+from agents.aggregator.control import ControlPort
 from agents.aggregator.engine import EngineSettings, Progress, ReferenceEngine
 from agents.aggregator.memory import memory_slots, ring_rows
 from agents.aggregator.output import AggregateStream
@@ -20,12 +21,16 @@ from agents.aggregator.ring import ResendRing
 from agents.aggregator.status import Status
 from agents.context import NS_PER_MS, AgentContext, run_agent
 from agents.records import Recorder
+from agents.recovery.control import LONGEST_BYTES
 from agents.rounds import RoundWindow
-from agents.sockets import BurstReceiver, interface_index, udp_counters
+from agents.sockets import BurstReceiver, ControlSocket, interface_index, udp_counters
 from agents.wire import ELEMENT_BYTES, datagram_bytes
 
 ROLE = "aggregator"
 _IDLE_NS = 10 * NS_PER_MS
+_NO_IDLE_NS = 1000  # `wait` says when there is something to receive
+_LINGER_NS = 100 * NS_PER_MS
+_LONGEST_LINGER_NS = 2000 * NS_PER_MS
 _SLEEP_S = 0.25
 
 
@@ -68,8 +73,9 @@ class Aggregator:
         self._receiver = BurstReceiver(
             ("" if multicast else own_ip, port),
             interface=interface_index(f"{ctx.code}-a") if multicast else None,
-            idle_ns=_IDLE_NS,
+            idle_ns=_NO_IDLE_NS if ctx.recovers else _IDLE_NS,
         )
+        self._control = self._control_port() if ctx.recovers else None
         self._window = RoundWindow(ctx)
         self._truncated: Counter[str] = Counter()
         self._live: list[int] = []
@@ -88,6 +94,8 @@ class Aggregator:
         now_ns = poll_ns = time.monotonic_ns()
         busy = True
         while busy or not self._stopping:
+            if self._control is not None:
+                self._wait(self._control, now_ns)
             got = self._receiver.receive(self._truncated)
             busy = got is not None
             now_ns = time.monotonic_ns()
@@ -98,29 +106,66 @@ class Aggregator:
             if now_ns >= self._engine.next_timeout_ns:
                 self._engine.expire(now_ns)
             self._output.send()
+            if self._control is not None:
+                self._serve(self._control, now_ns)
             if now_ns >= poll_ns:
                 poll()
                 poll_ns = now_ns + _IDLE_NS
-        for round_index in tuple(self._live):
-            self._close_round(round_index, now_ns)
-        self._output.send()
+        self._drain(now_ns)
         self._write()
 
     def status(self) -> Status:
         """What the aggregator is doing right now."""
+        control = self._control
         return engine_status(
             self._ctx,
             self._engine,
             self._ring,
             slots=self._settings.slots,
             live=self._live,
-            rejects=self._truncated,
+            rejects=self._truncated + control.drops if control else self._truncated,
             socket_overflow=self._receiver.overflow,
+            recovery=control.counters() if control else {},
             now_ns=time.monotonic_ns(),
         )
 
     def _stop(self, _signal: int, _frame: object) -> None:
         self._stopping = True
+
+    def _control_port(self) -> ControlPort:
+        ctx = self._ctx
+        socket = ControlSocket(ctx.addresses.control(ctx.city), LONGEST_BYTES)
+        epoch = self._settings.epoch
+        return ControlPort(ctx, epoch, socket, self._ring, self._output, self._recorder)
+
+    def _wait(self, control: ControlPort, now_ns: int) -> None:
+        """Wait for a stream or a request, no longer than until something is due."""
+        wait_ns = min(_IDLE_NS, max(0, control.due_ns - now_ns))
+        self._receiver.wait(wait_ns, control.socket)
+
+    def _serve(self, control: ControlPort, now_ns: int) -> int:
+        """Answer requests, and tell the island of rounds that are complete; how many asked."""
+        for round_index in self._live:
+            if not control.has_ended(round_index):
+                complete = self._engine.progress(round_index).complete
+                if complete == self._ctx.layout.blocks:
+                    control.end_round(round_index)
+        return control.serve(now_ns)
+
+    def _drain(self, now_ns: int) -> None:
+        """Let everything leave, and answer as long as the island still asks."""
+        for round_index in tuple(self._live):
+            self._close_round(round_index, now_ns)
+        self._output.send()
+        if self._control is None:
+            return
+        last_ns = now_ns + _LONGEST_LINGER_NS
+        quiet_ns = now_ns + _LINGER_NS
+        while now_ns < min(quiet_ns, last_ns):
+            self._receiver.wait(min(quiet_ns, self._control.due_ns) - now_ns, self._control.socket)
+            now_ns = time.monotonic_ns()
+            if self._serve(self._control, now_ns):
+                quiet_ns = now_ns + _LINGER_NS
 
     def _engine_settings(self) -> EngineSettings:
         ctx = self._ctx
@@ -170,22 +215,33 @@ class Aggregator:
         self._live.remove(round_index)
         self._progress[round_index] = self._engine.progress(round_index)
         self._engine.close_round(round_index, now_ns)
+        if self._control is not None:
+            self._output.send()
+            self._control.end_round(round_index)
         self._receiver.leave(self._ctx.groups(round_index))
 
-    def _socket_counters(self) -> dict[str, Any]:
+    def _counters(self) -> dict[str, Any]:
+        """Counters of the whole run; bytes as packets see them (scaled)."""
+        totals = report.totals(self._engine, self._settings, self._ctx.plan.scale)
+        drops = Counter(totals.pop("drops")) + self._truncated
+        control = {}
+        if self._control is not None:
+            drops += self._control.drops
+            control = {"recovery": self._control.counters()}
         return {
+            **totals,
+            "drops": dict(drops),
             "socket_overflow": self._receiver.overflow,
             "receive_buffer_bytes": self._receiver.buffer_bytes,
             "udp": udp_counters(),
+            **control,
         }
 
     def _write(self) -> None:
         ctx = self._ctx
         self._recorder.write(ctx.out_dir / f"{ROLE}-{ctx.code}.bin")
-        totals = report.totals(self._engine, self._settings, ctx.plan.scale)
-        totals["drops"] = dict(self._truncated + Counter(totals["drops"]))
         rounds = [
             report.round_counters(ctx, k, progress, self._output)
             for k, progress in sorted(self._progress.items())
         ]
-        ctx.write_counters(ROLE, {"rounds": rounds, **totals, **self._socket_counters()})
+        ctx.write_counters(ROLE, {"rounds": rounds, **self._counters()})

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from agents.aggregator.builder import DatagramBuilder
 from agents.aggregator.ring import ResendRing
 from agents.aggregator.table import OpenBlock, Table
@@ -92,8 +95,8 @@ class Engine(Protocol):
     def progress(self, round_index: int) -> Progress:
         """How far a live round has come."""
 
-    def contributions(self, round_index: int) -> dict[int, int]:
-        """Blocks of a live round that each expected contributor has delivered, by city index."""
+    def seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+        """Contributors that have come of each block of a live round, shape (blocks,)."""
 
     def oldest(self) -> OpenBlock | None:
         """Whatever has been held for the longest time, if anything is held."""
@@ -198,9 +201,9 @@ class ReferenceEngine:
         live = self._live[round_index]
         return Progress(*self._table.progress(round_index), live.datagrams, live.wire_bytes)
 
-    def contributions(self, round_index: int) -> dict[int, int]:
-        """Blocks of a live round that each expected contributor has delivered, by city index."""
-        return self._table.contributions(round_index)
+    def seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+        """Contributors that have come of each block of a live round, shape (blocks,)."""
+        return self._table.seen(round_index)
 
     def oldest(self) -> OpenBlock | None:
         """Whatever has been held for the longest time, if anything is held."""

@@ -2,7 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from agents.aggregator.engine import Engine
 from agents.aggregator.ring import ResendRing
@@ -37,6 +40,7 @@ def engine_status(
     live: Sequence[int],
     rejects: Counter[str],
     socket_overflow: int,
+    recovery: Mapping[str, float],
     now_ns: int,
 ) -> Status:
     """The status of an aggregator with such an engine.
@@ -49,6 +53,8 @@ def engine_status(
         Of the engine's table; rounds that are open.
     rejects, socket_overflow
         Datagrams that never came to the engine: refused by reason, and lost before the socket.
+    recovery
+        Counters of the resend protocol.
     now_ns
         CLOCK_MONOTONIC.
     """
@@ -72,6 +78,7 @@ def engine_status(
         late_blocks=counters.late,
         drops=dict(counters.drops + rejects),
         socket_overflow=socket_overflow,
+        recovery=dict(recovery),
     )
 
 
@@ -83,14 +90,22 @@ def _held_s(ring: ResendRing, now_ns: int) -> float:
 
 def _round_status(ctx: AgentContext, engine: Engine, round_index: int) -> RoundStatus:
     expectation, codes = ctx.expectations[round_index], ctx.plan.topology.codes
-    delivered = engine.contributions(round_index)
+    seen = engine.seen(round_index)
+    came = {codes[city]: _came(seen, city) for city in expectation.senders}
     return RoundStatus(
         round=round_index,
         clique=expectation.clique,
         expected_blocks=ctx.layout.blocks if expectation.senders else 0,
         complete_blocks=engine.progress(round_index).complete,
-        contributions={codes[city]: delivered[city] for city in expectation.senders},
+        contributions={code: count for code, (count, _) in came.items()},
+        gaps={code: end - count for code, (count, end) in came.items()},
     )
+
+
+def _came(seen: npt.NDArray[np.uint64], city: int) -> tuple[int, int]:
+    """How many blocks a sender has delivered, and one more than the last of them."""
+    blocks = np.flatnonzero(seen >> np.uint64(city) & np.uint64(1))
+    return len(blocks), int(blocks[-1]) + 1 if len(blocks) else 0
 
 
 def _oldest(ctx: AgentContext, held: OpenBlock | None, now_ns: int) -> OldestBlock | None:

@@ -52,6 +52,9 @@ class RoundStatus(Frozen):
     complete_blocks: int
     contributions: dict[str, int]
     """By sender, of ``expected_blocks`` each."""
+    gaps: dict[str, int]
+    """By sender: blocks that have not come although a later one has. What was neither
+    refused nor lost at the socket (``drops``, ``socket_overflow``) was lost in the network."""
 
 
 class OldestBlock(Frozen):
@@ -82,8 +85,6 @@ class Status(Frozen):
     """Datagrams refused, by reason."""
     socket_overflow: int
     """Datagrams that reached this host, but not the aggregator: its socket was full."""
-    sequence_gaps: dict[str, int] = Field(default_factory=dict)
-    """By sender: datagrams that are missing between others. Less the overflow, the network's."""
     recovery: dict[str, float] = Field(default_factory=dict)
     """Counters of the resend protocol; empty without it."""
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.aggregator.memory import Arena, Slots, mixed_slots, span
-from agents.wire import MAX_SOURCES, Cause, Elements, StreamLayout
+from agents.wire import Cause, Elements, StreamLayout
 
 NEVER_NS = 1 << 62
 
@@ -172,11 +172,9 @@ class Table:
         state = self._rounds[round_index]
         return state.contributions, state.complete
 
-    def contributions(self, round_index: int) -> dict[int, int]:
-        """Blocks of a live round that each expected contributor has delivered, by city index."""
-        state = self._rounds[round_index]
-        cities = [city for city in range(MAX_SOURCES) if state.mask >> city & 1]
-        return {c: int((state.seen >> np.uint64(c) & np.uint64(1)).sum()) for c in cities}
+    def seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+        """Contributors that have come of each block of a live round, shape (blocks,)."""
+        return self._rounds[round_index].seen
 
     def oldest(self) -> OpenBlock | None:
         """Whatever has been held for the longest time, if anything is held."""

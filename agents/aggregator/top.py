@@ -119,7 +119,7 @@ def _cells(status: Status) -> list[str]:
         str(status.late_blocks),
         str(sum(status.drops.values())),
         str(status.socket_overflow),
-        str(sum(status.sequence_gaps.values())),
+        str(sum(sum(r.gaps.values()) for r in status.rounds)),
     ]
 
 
@@ -138,14 +138,17 @@ def _waiting(status: Status) -> str:
 
 def _counts(status: Status) -> str:
     """Everything that is counted by a name, where it is not zero."""
-    recovery = {name: value for name, value in status.recovery.items() if value}
     groups: list[tuple[str, Mapping[str, float]]] = [
         ("drops", status.drops),
-        ("gaps", status.sequence_gaps),
-        ("recovery", recovery),
+        *((f"gaps of round {r.round}", _positive(r.gaps)) for r in status.rounds),
+        ("recovery", _positive(status.recovery)),
     ]
     texts = [f"{name}: {_pairs(counts)}" for name, counts in groups if counts]
     return f"{status.city}: {'; '.join(texts)}" if texts else ""
+
+
+def _positive(counts: Mapping[str, float]) -> dict[str, float]:
+    return {name: count for name, count in counts.items() if count}
 
 
 def _pairs(counts: Mapping[str, float]) -> str:

@@ -29,6 +29,9 @@ class LoopbackAddressing:
     def aggregator(self, city: int) -> Endpoint:
         return f"127.1.{city + 1}.2", self._port
 
+    def control(self, city: int) -> Endpoint:
+        return f"127.1.{city + 1}.2", self._port + 1
+
     def group(self, round_index: int, sender: int) -> Endpoint:
         raise AssertionError("no multicast over loopback")
 

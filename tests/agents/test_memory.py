@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.aggregator.memory import Arena, memory_slots, mixed_slots, span
+from agents.aggregator.memory import Arena, memory_slots, mixed_slots, ring_rows, span
 from testbed.errors import InputError
 
 
@@ -70,3 +70,9 @@ def test_more_than_the_memory_is_refused() -> None:
     arena.take(2)
     with pytest.raises(MemoryError, match="3 blocks"):
         arena.take(2)
+
+
+def test_a_ring_holds_its_share_and_some_bursts_at_least() -> None:
+    assert ring_rows(1e6, 1000, 4) == 1000
+    assert ring_rows(1_000_999, 1000, 4) == 1000
+    assert ring_rows(0, 1000, 4) == 32

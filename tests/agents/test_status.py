@@ -40,6 +40,7 @@ def make_status(**changes: object) -> Status:
                 expected_blocks=20,
                 complete_blocks=5,
                 contributions={"lon": 9, "tyo": 5},
+                gaps={"lon": 0, "tyo": 11},
             ),
         ),
         oldest=OldestBlock(round=3, block=5, age_ms=93.0, missing=("tyo",)),

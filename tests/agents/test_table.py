@@ -313,4 +313,3 @@ def test_the_oldest_held_block_and_who_is_missing_there(hashing: str) -> None:
     bench.add(A, 2, round_index=1, t=12)
     bench.table.close_round(0)
     assert bench.table.oldest() == (1, 2, 12, C)
-    assert bench.table.contributions(1) == {0: 1, 1: 1, 2: 0}

@@ -27,18 +27,18 @@ def test_it_says_who_keeps_the_oldest_block_waiting() -> None:
 
 def test_each_aggregator_has_a_row_under_the_headings() -> None:
     memory = make_status().memory.model_copy(update={"ring_bytes": 2_500_000, "ring_held_s": 0.25})
-    other = make_status(city="lon", memory=memory, sequence_gaps={"tyo": 11}, oldest=None)
+    other = make_status(city="lon", memory=memory, oldest=None, rounds=())
     heading, nyc, lon, *_ = render([View("a", make_status()), View("b", other)], 200).splitlines()
     assert heading.split()[:2] == ["city", "time"]
-    assert " ".join(nyc.split()) == "nyc 1.50 3:25% 0.0 40% 90% 0.0 0.00 5 2 0 0 0 1 3 7 0"
-    assert " ".join(lon.split()) == "lon 1.50 3:25% 0.0 40% 90% 2.5 0.25 5 2 0 0 0 1 3 7 11"
+    assert " ".join(nyc.split()) == "nyc 1.50 3:25% 0.0 40% 90% 0.0 0.00 5 2 0 0 0 1 3 7 11"
+    assert " ".join(lon.split()) == "lon 1.50 0.0 40% 90% 2.5 0.25 5 2 0 0 0 1 3 7 0"
     assert len(nyc) == len(lon)
 
 
 def test_counts_are_named_and_silence_is_told() -> None:
-    status = make_status(recovery={"nacks": 4.0, "unavailable": 0.0}, sequence_gaps={"tyo": 11})
+    status = make_status(recovery={"nacks": 4.0, "unavailable": 0.0})
     text = render([View("a", status), View("status-lon", None, "Connection refused")], 200)
-    assert "nyc: drops: crc 3; gaps: tyo 11; recovery: nacks 4" in text
+    assert "nyc: drops: crc 3; gaps of round 3: tyo 11; recovery: nacks 4" in text
     assert text.endswith("silent\n  status-lon: Connection refused")
 
 
