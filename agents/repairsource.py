@@ -73,6 +73,7 @@ class RepairSource:
         self._seq = 0
         self._sent = 0
         self._limited = 0
+        self._impossible = 0
 
     def hear(self, message: Control, now_ns: int) -> None:
         """Queue what is asked for, or refuse it."""
@@ -91,7 +92,7 @@ class RepairSource:
             count = min(wanted, ctx.layout.blocks - block)
             entry = (message.src, message.round, block, count)
             if count <= 0:
-                self.drops["block"] += 1
+                self._impossible += 1
             elif len(self._waiting) >= MAX_WAITING:
                 self._limited += count
             elif entry not in self._waiting:
@@ -119,7 +120,11 @@ class RepairSource:
 
     def counters(self) -> dict[str, Any]:
         """What was sent again."""
-        return {"repair_sent_blocks": self._sent, "repair_limited_blocks": self._limited}
+        return {
+            "repair_sent_blocks": self._sent,
+            "repair_limited_blocks": self._limited,
+            "repair_impossible_ranges": self._impossible,
+        }
 
     def close(self) -> None:
         """Close the socket."""

@@ -1,4 +1,4 @@
-"""Feeds millions of damaged datagrams to the aggregator's engine and to the island's collector.
+"""Feeds millions of damaged datagrams to the aggregator and to the island.
 
 Run with ``python -m benchmarks.fuzz``. It checks that nothing raises, that every
 datagram is counted exactly once, that memory stays within its limit, that sums of
@@ -22,7 +22,15 @@ import numpy as np
 import typer
 
 from agents.context import AgentContext
-from benchmarks.fuzztargets import ROUNDS, TARGETS, FuzzError, Target, fuzz_context
+from benchmarks.fuzzcontrol import ControlTarget
+from benchmarks.fuzztargets import (
+    ROUNDS,
+    EngineTarget,
+    FuzzError,
+    IslandTarget,
+    Target,
+    fuzz_context,
+)
 from benchmarks.mutation import Mutator
 from testbed.commandline import run_command_line
 from testbed.errors import InputError, suggestion
@@ -37,6 +45,13 @@ _PAGE_BYTES: Final = 4096
 _TELL_S: Final = 5.0
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+TARGETS: Final[dict[str, Callable[[AgentContext], Target]]] = {
+    "reference": EngineTarget,
+    "island": IslandTarget,
+    "control": ControlTarget,
+}
+WEIGHTS: Final = {"reference": 4, "island": 4, "control": 1}
+"""How the datagrams are shared out; an answer to a request takes longest."""
 Progress = Callable[[int], None]
 
 
@@ -168,9 +183,10 @@ def run(
     for name in names:
         if name not in TARGETS:
             raise InputError(f'--target "{name}" is not valid: {suggestion(name, TARGETS)}')
-    share = -(-datagrams // len(names))
+    whole = sum(WEIGHTS[name] for name in names)
+    shares = {name: -(-datagrams * WEIGHTS[name] // whole) for name in names}
     with ProcessPoolExecutor(mp_context=get_context("fork")) as workers:
-        jobs = [workers.submit(_job, name, share, seed, episode) for name in names]
+        jobs = [workers.submit(_job, name, shares[name], seed, episode) for name in names]
         rows = [job.result() for job in jobs]
     failed = [f"{row['target']}: {row['error']} ({row['repeat']})" for row in rows if row["error"]]
     for line in failed:

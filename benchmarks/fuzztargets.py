@@ -7,12 +7,13 @@ its datagrams through its own socket.
 import os
 import socket
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
 
-from agents.aggregator.engine import EngineSettings, ReferenceEngine
+from agents.aggregator.engine import Engine, EngineSettings, ReferenceEngine
 from agents.aggregator.ring import ResendRing
 from agents.averaging import Replay, start_tables
 from agents.bursts import Headers
@@ -38,6 +39,10 @@ _SLOTS: Final = 121
 _TIMEOUT_NS: Final = 3_000_000
 _BURST: Final = 4
 _RING_ROWS: Final = 64
+_SCALE: Final = 100.0
+"""An access link of 1 Gbit/s: resends are limited to a share of it."""
+_RESEND_MS: Final = 50.0
+_EPOCH: Final = 1
 NOBODY_PORT: Final = 9
 _SOL_UDP: Final = 17
 _UDP_SEGMENT: Final = 103
@@ -82,9 +87,9 @@ def fuzz_context() -> AgentContext:
     plan = make_plan(
         topology,
         load_schedule("all-to-all", topology),
-        payload_bytes=_BLOCKS * _WIRE_BYTES,
+        payload_bytes=_BLOCKS * _WIRE_BYTES * _SCALE,
         memory_bytes=32e9,
-        scale=1,
+        scale=_SCALE,
         rounds=ROUNDS,
         multicast=False,
     )
@@ -94,6 +99,8 @@ def fuzz_context() -> AgentContext:
         start_ns=0,
         out_dir=Path(os.devnull).parent,
         mtu_bytes=_MTU_BYTES,
+        resend_ms=_RESEND_MS,
+        repair=True,
         addresses=Loopback(),
     )
 
@@ -123,24 +130,43 @@ def facts_of(ctx: AgentContext, kind: PacketType) -> Facts:
     return Facts(kind, ctx.job_id, ctx.layout, sources, expectation.mask, expectation.clique)
 
 
-class EngineTarget:
-    """The aggregator's engine, with its ring; what leaves is checked as an island would."""
+class MakesEngine(Protocol):
+    """An engine's class."""
 
-    def __init__(self, ctx: AgentContext) -> None:
+    def __call__(
+        self,
+        settings: EngineSettings,
+        ring: ResendRing,
+        send: Callable[[], None],
+        recorder: Recorder,
+    ) -> Engine:
+        """Make an engine; see `ReferenceEngine`."""
+
+
+class EngineTarget:
+    """The aggregator's engine, with its ring; what leaves is checked as an island would.
+
+    Parameters
+    ----------
+    ctx, make
+        The run, and which engine.
+    """
+
+    def __init__(self, ctx: AgentContext, make: MakesEngine = ReferenceEngine) -> None:
         self.facts = facts_of(ctx, PacketType.DATA)
         self._ring = ResendRing(_RING_ROWS, datagram_bytes(ctx.layout.elements))
         self._headers: Headers = self._ring.memory[:, :HEADER_BYTES].view(HEADER_DTYPE)[:, 0]
         settings = EngineSettings(
             city=ctx.city,
             job_id=ctx.job_id,
-            epoch=1,
+            epoch=_EPOCH,
             start_ns=0,
             layout=ctx.layout,
             slots=_SLOTS,
             burst_datagrams=_BURST,
             timeout_ns=_TIMEOUT_NS,
         )
-        self._engine = ReferenceEngine(settings, self._ring, self._send, Recorder())
+        self._engine = make(settings, self._ring, self._send, Recorder())
         self._left = np.zeros((ROUNDS, ctx.layout.blocks), np.uint64)
         self._live: list[int] = []
         self._accepted = 0
@@ -192,7 +218,7 @@ class EngineTarget:
 
 
 class IslandTarget:
-    """The island's collector, with its state, fed through its socket."""
+    """The island's collector, with its state and its recovery, fed through its socket."""
 
     def __init__(self, ctx: AgentContext) -> None:
         self.facts = facts_of(ctx, PacketType.AGG)
@@ -201,7 +227,10 @@ class IslandTarget:
         self._file = Path(os.devnull).open("wb")  # noqa: SIM115 - closed by `close`
         state = State(tables[ctx.city], 1 << ctx.city, ctx.expectations, weights, self._file)
         replay = Replay(ctx.plan, ctx.city, tables)
-        self._collector = Collector(ctx, weights, state, replay, Recorder())
+        self._collector = Collector(ctx, weights, state, replay, _EPOCH, Recorder())
+        if self._collector.recovery is None:
+            raise FuzzError("the collector was made without recovery")
+        self._recovery = self._collector.recovery
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.connect(self._collector.socket.address)
         self._live: list[int] = []
@@ -215,6 +244,7 @@ class IslandTarget:
             self._socket.send(fed.buffer[start : min(start + step, fed.length)].tobytes())
         while self._collector.socket.wait(0):
             self._collector.receive(now_ns)
+        self._recovery.poll(now_ns)
         if self._collector.socket.overflow:
             raise FuzzError(f"the socket lost {self._collector.socket.overflow} datagrams")
 
@@ -231,16 +261,15 @@ class IslandTarget:
     def accounts(self) -> Counter[str]:
         """Every datagram so far under ``accepted`` or the reason why it was refused."""
         live = sum(self._collector.accepted(k) for k in self._live)
-        return Counter(self._collector.drops()) + Counter(accepted=self._accepted + live)
+        recovery = self._recovery.counters()
+        return Counter(self._collector.drops()) + Counter(
+            accepted=self._accepted + live,
+            control=recovery["control_datagrams"],
+            resent=recovery["duplicate_datagrams"],
+        )
 
     def close(self) -> None:
         """Close sockets and files."""
         self._collector.close()
         self._socket.close()
         self._file.close()
-
-
-TARGETS: Final[dict[str, type[EngineTarget] | type[IslandTarget]]] = {
-    "reference": EngineTarget,
-    "island": IslandTarget,
-}

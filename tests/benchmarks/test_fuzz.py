@@ -7,11 +7,12 @@ import pytest
 
 from agents.wire import PacketType
 from benchmarks import fuzz as command
-from benchmarks.fuzztargets import TARGETS, EngineTarget, fuzz_context
+from benchmarks.fuzztargets import EngineTarget, fuzz_context
 from benchmarks.mutation import Fed, Mutator
 
 FORMAT = {"short", "magic", "version", "type", "dtype", "job", "length", "crc"}
-ADMISSION = {"round", "block", "clique", "contributor", "duplicate"}
+ADMISSION = {"round", "block", "clique", "contributor", "duplicate", "epoch"}
+RECOVERY = {"range", "source", "epoch"}
 
 
 def small_run(name: str, datagrams: int = 20_000, seed: int = 1) -> dict:
@@ -19,16 +20,21 @@ def small_run(name: str, datagrams: int = 20_000, seed: int = 1) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("name", "own"), [("reference", {"epoch"}), ("island", {"source", "overlap"})]
+    ("name", "reasons"),
+    [
+        ("reference", ADMISSION),
+        ("island", ADMISSION | RECOVERY | {"overlap", "resent", "control"}),
+        ("control", RECOVERY),
+    ],
 )
 def test_damaged_datagrams_are_all_counted_and_every_reason_occurs(
-    name: str, own: set[str]
+    name: str, reasons: set[str]
 ) -> None:
     row = small_run(name)
     assert row["error"] == ""
     assert row["datagrams"] >= 20_000
     assert sum(row["counts"].values()) == row["datagrams"]
-    assert row["counts"].keys() == FORMAT | ADMISSION | own | {"accepted"}
+    assert row["counts"].keys() == FORMAT | reasons | {"accepted"}
     assert row["counts"]["accepted"] > 500
 
 
@@ -77,7 +83,7 @@ def test_a_fault_is_told_with_what_repeats_it(
     target: type[EngineTarget],
     found: str,
 ) -> None:
-    monkeypatch.setitem(TARGETS, "reference", target)
+    monkeypatch.setitem(command.TARGETS, "reference", target)
     assert command.main(["--target", "reference", "--datagrams", "8000", "--episode", "3"]) == 1
     printed = capsys.readouterr()
     (row,) = json.loads(printed.out.splitlines()[-1])["rows"]
@@ -87,7 +93,7 @@ def test_a_fault_is_told_with_what_repeats_it(
 
 
 def test_growth_beyond_the_limit_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TARGETS, "reference", Growing)
+    monkeypatch.setitem(command.TARGETS, "reference", Growing)
     monkeypatch.setattr(command, "EPISODE_DATAGRAMS", 80)
     monkeypatch.setattr(command, "GROWTH_LIMIT_MB", 5.0)
     row = small_run("reference", 80 * 30)
