@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -149,7 +148,7 @@ class Collector:
             rejects=self._rejects,
         )
         if self.recovery is not None and kind is PacketType.AGG:
-            batches = chain.from_iterable(self.recovery.fresh(b, now_ns) for b in batches)
+            batches = self.recovery.fresh(batches, self.socket.overflow, now_ns)
         for batch in batches:
             for run in runs(batch):
                 reason = misfit(run, kind, self._ctx)

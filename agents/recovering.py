@@ -1,7 +1,7 @@
 """All of an island's recovery behind one door: what the collector and the island talk to."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agents.bursts import Batch, Run
@@ -43,6 +43,7 @@ class Recovery:
         self._ctx = ctx
         self._rejects: Counter[str] = Counter()
         self._heard = 0
+        self._overflow = 0
         self._socket = ControlSocket(None, LONGEST_BYTES)
         self._requester = Requester(ctx, self._socket, recorder)
         self._repairer: Repairer | None = None
@@ -85,9 +86,12 @@ class Recovery:
         repaired = self._repairer is not None and first_type == PacketType.DATA
         return PacketType.DATA if repaired else PacketType.AGG
 
-    def fresh(self, batch: Batch, now_ns: int) -> Iterator[Batch]:
-        """Leave out the sums that had come before."""
-        return self._requester.fresh(batch, now_ns)
+    def fresh(self, batches: Iterable[Batch], overflow: int, now_ns: int) -> Iterator[Batch]:
+        """Leave out the sums that had come before; ``overflow`` is the socket's count."""
+        overflowed = overflow != self._overflow
+        self._overflow = overflow
+        for batch in batches:
+            yield from self._requester.fresh(batch, now_ns, overflowed=overflowed)
 
     def took(self, run: Run, kind: PacketType, now_ns: int) -> None:
         """Take note of what came."""

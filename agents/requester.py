@@ -79,8 +79,17 @@ class Requester:
         end = self._ends.get(round_index)
         return end is not None and self._tracker.settled(end)
 
-    def fresh(self, batch: Batch, now_ns: int) -> Iterator[Batch]:
-        """Take note of datagrams of the stream; yields those that had not come before."""
+    def fresh(self, batch: Batch, now_ns: int, *, overflowed: bool) -> Iterator[Batch]:
+        """Take note of datagrams of the stream; yields those that had not come before.
+
+        Parameters
+        ----------
+        batch, now_ns
+            What came, and when.
+        overflowed
+            Whether the own socket was full before this came.
+        """
+        noticed_before = self._gap_counters.noticed
         start = 0
         for end in _cuts(batch.headers):
             headers = batch.headers[start:end]
@@ -92,6 +101,8 @@ class Requester:
                     part = slice(start + offset, start + offset + count)
                     yield Batch(batch.headers[part], batch.values[part])
             start = end
+        if overflowed:
+            self._gap_counters.overflowed += self._gap_counters.noticed - noticed_before
         self._record_closed(now_ns)
 
     def hear(self, message: Control, now_ns: int) -> None:

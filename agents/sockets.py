@@ -112,7 +112,8 @@ class BurstReceiver:
     Attributes
     ----------
     overflow
-        Datagrams that the kernel threw away because this socket was full.
+        How often the kernel threw something away because this socket was full: a
+        datagram, or several that UDP_GRO had put together.
     address
         Where the socket is bound.
     buffer
@@ -155,8 +156,16 @@ class BurstReceiver:
                     error.errno, f"cannot {verb} {group}: {error.strerror}{hint}"
                 ) from error
 
-    def wait(self, timeout_ns: int, *others: "ControlSocket") -> bool:
-        """Sleep until something has arrived, at others too (true), or the time is over (false).
+    def fileno(self) -> int:
+        """Descriptor."""
+        return self._sock.fileno()
+
+    def wait(
+        self, timeout_ns: int, *others: "ControlSocket"
+    ) -> "list[BurstReceiver | ControlSocket]":
+        """Sleep until something has arrived, here or at others, or the time is over.
+
+        Returns those at which something has arrived.
 
         Linux lets `select` end late by a thousandth of its time-out. A long
         wait therefore ends early, and the caller comes back for the rest.
@@ -164,8 +173,8 @@ class BurstReceiver:
         if timeout_ns > _LONG_WAIT_NS:
             timeout_ns -= timeout_ns // _EARLY_FRACTION
         timeout_s = max(0, timeout_ns) / 1e9
-        sockets: list[socket.socket | ControlSocket] = [self._sock, *others]
-        return bool(select.select(sockets, [], [], timeout_s)[0])
+        sockets: list[BurstReceiver | ControlSocket] = [self, *others]
+        return select.select(sockets, [], [], timeout_s)[0]
 
     def receive(self, rejects: Counter[str]) -> tuple[int, int] | None:
         """Receive into `buffer`.

@@ -68,10 +68,13 @@ class ControlPort:
         """When `serve` has something to do, whatever comes."""
         return self._heartbeat.due_ns
 
-    def serve(self, now_ns: int) -> int:
-        """Answer what has come and send a heartbeat if one is due; how many requests there were."""
+    def serve(self, now_ns: int, *, asked: bool = True) -> int:
+        """Answer what has come, if anything has, and send a heartbeat if one is due.
+
+        Returns how many requests there were.
+        """
         heard = 0
-        for _ in range(_REQUESTS_AT_ONCE):
+        for _ in range(_REQUESTS_AT_ONCE if asked else 0):
             datagram = self.socket.receive()
             if datagram is None:
                 break

@@ -92,10 +92,10 @@ class Aggregator:
         self._open_round(0)
         self._sleep_until_start(poll)
         now_ns = poll_ns = time.monotonic_ns()
-        busy = True
+        busy, asked = True, False
         while busy or not self._stopping:
             if self._control is not None:
-                self._wait(self._control, now_ns)
+                asked = self._wait(self._control, now_ns)
             got = self._receiver.receive(self._truncated)
             busy = got is not None
             now_ns = time.monotonic_ns()
@@ -107,7 +107,7 @@ class Aggregator:
                 self._engine.expire(now_ns)
             self._output.send()
             if self._control is not None:
-                self._serve(self._control, now_ns)
+                self._serve(self._control, now_ns, asked)
             if now_ns >= poll_ns:
                 poll()
                 poll_ns = now_ns + _IDLE_NS
@@ -138,19 +138,22 @@ class Aggregator:
         epoch = self._settings.epoch
         return ControlPort(ctx, epoch, socket, self._ring, self._output, self._recorder)
 
-    def _wait(self, control: ControlPort, now_ns: int) -> None:
-        """Wait for a stream or a request, no longer than until something is due."""
-        wait_ns = min(_IDLE_NS, max(0, control.due_ns - now_ns))
-        self._receiver.wait(wait_ns, control.socket)
+    def _wait(self, control: ControlPort, now_ns: int) -> bool:
+        """Wait for a stream or a request, no longer than until something is due.
 
-    def _serve(self, control: ControlPort, now_ns: int) -> int:
+        Returns whether there is a request.
+        """
+        wait_ns = min(_IDLE_NS, max(0, control.due_ns - now_ns))
+        return control.socket in self._receiver.wait(wait_ns, control.socket)
+
+    def _serve(self, control: ControlPort, now_ns: int, asked: bool) -> int:
         """Answer requests, and tell the island of rounds that are complete; how many asked."""
         for round_index in self._live:
             if not control.has_ended(round_index):
                 complete = self._engine.progress(round_index).complete
                 if complete == self._ctx.layout.blocks:
                     control.end_round(round_index)
-        return control.serve(now_ns)
+        return control.serve(now_ns, asked=asked)
 
     def _drain(self, now_ns: int) -> None:
         """Let everything leave, and answer as long as the island still asks."""
@@ -162,9 +165,12 @@ class Aggregator:
         last_ns = now_ns + _LONGEST_LINGER_NS
         quiet_ns = now_ns + _LINGER_NS
         while now_ns < min(quiet_ns, last_ns):
-            self._receiver.wait(min(quiet_ns, self._control.due_ns) - now_ns, self._control.socket)
+            asked = self._wait(self._control, now_ns)
+            got = self._receiver.receive(self._truncated)
             now_ns = time.monotonic_ns()
-            if self._serve(self._control, now_ns):
+            if got is not None:  # no round is open any more: counted as refused
+                self._engine.take(self._receiver.buffer, *got, now_ns)
+            if self._serve(self._control, now_ns, asked):
                 quiet_ns = now_ns + _LINGER_NS
 
     def _engine_settings(self) -> EngineSettings:

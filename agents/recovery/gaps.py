@@ -43,12 +43,15 @@ class GapCounters:
 
     noticed: int = 0
     """Missing when a newer one, or word of one, came."""
+    overflowed: int = 0
+    """Of these, reached this host, whose socket was full: whatever was noticed in the
+    first buffer after that."""
     late: int = 0
-    """Of these, came without being asked for."""
+    """Of those noticed, came without being asked for."""
     recovered: int = 0
-    """Of these, came after being asked for."""
+    """Of those noticed, came after being asked for."""
     unavailable: int = 0
-    """Of these, nobody has any more."""
+    """Of those noticed, nobody has any more."""
     requested: int = 0
     """Asked for, repetitions included."""
     duplicate: int = 0

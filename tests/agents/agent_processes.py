@@ -70,6 +70,10 @@ class Processes:
         os.kill(pid, signal.SIGTERM)
         return self.wait(pid)
 
+    def kill(self, pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+        assert self.wait(pid) == -signal.SIGKILL
+
     def kill_all(self) -> None:
         for pid in self._pids:
             os.kill(pid, signal.SIGKILL)

@@ -196,7 +196,7 @@ class Hop:
             buffer, len(data), len(data), kind=kind, job_id=job_id, rejects=self.rejects
         )
         for batch in batches:
-            for fresh in self.requester.fresh(batch, self.now_ns):
+            for fresh in self.requester.fresh(batch, self.now_ns, overflowed=False):
                 for header, values in zip(fresh.headers, fresh.values, strict=True):
                     assert (values == header["weight_id"]).all()
                     self.delivered[int(header["weight_id"])] += 1
