@@ -17,8 +17,11 @@ from controller.plan import Plan
 from testbed import addressing
 from testbed.errors import CliquenetError, InputError
 
-Collision = Literal["evict-old", "forward-new"]
+Collision = Literal["evict-old", "forward-new", "priority"]
 Hash = Literal["mod", "mix"]
+Accounting = Literal["accumulate", "hold"]
+ElementType = Literal["i32", "i32-exponent", "f32", "bf16"]
+EngineName = Literal["native", "reference"]
 Endpoint = tuple[str, int]
 
 END_MARGIN_NS = 1_000_000_000
@@ -91,13 +94,12 @@ class AgentContext:
         Folder for the agent's records and counters.
     seed, mtu_bytes, burst_datagrams, jitter_us
         Of the streams.
-    fifo_datagrams, timeout_ms, collision, hash
+    fifo_datagrams, timeout_ms, ways, collision, hash, accounting, dtype, ordered, engine
         Of the aggregator's table.
-    resend_ms
-        How long an aggregator's output is kept to be sent again, at the island's
-        access rate; 0: losses are not recovered.
-    repair
-        Whether islands ask the senders for what no aggregator can give any more.
+    resend_ms, repair
+        Of the recovery from loss.
+    restart
+        How many times this agent was started before in the same run.
     addresses
         Where streams go.
     status_socket
@@ -117,8 +119,14 @@ class AgentContext:
     collision: Collision = "evict-old"
     hash: Hash = "mod"
     jitter_us: float = 0.0
+    ways: int = 1
+    accounting: Accounting = "accumulate"
+    dtype: ElementType = "i32"
+    ordered: bool = False
+    engine: EngineName = "native"
     resend_ms: float = 0.0
     repair: bool = False
+    restart: int = 0
     addresses: Addressing = field(default_factory=TestbedAddressing)
     status_socket: bool = False
 
@@ -219,9 +227,14 @@ class AgentContext:
             mask=sum(1 << sender for sender in senders),
         )
 
+    def output_path(self, role: str, suffix: str) -> Path:
+        """Where a file of this agent goes: ``<role>-<city>``, a restarted one's with ``.<n>``."""
+        incarnation = f".{self.restart}" if self.restart else ""
+        return self.out_dir / f"{role}-{self.code}{incarnation}{suffix}"
+
     def write_counters(self, role: str, counters: Mapping[str, Any]) -> None:
-        """Write ``<role>-<city>.json``."""
-        path = self.out_dir / f"{role}-{self.code}.json"
+        """Write the agent's JSON file."""
+        path = self.output_path(role, ".json")
         path.write_text(json.dumps({"role": role, "city": self.code, **counters}, indent=1) + "\n")
 
 

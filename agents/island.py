@@ -39,7 +39,7 @@ class Island:
         self._recorder = Recorder()
         weights = Weights(ctx.seed, ctx.layout)
         starts = start_tables(ctx.seed, len(ctx.plan.topology.codes), weights.shape)
-        self._file = (ctx.out_dir / f"{ROLE}-{ctx.code}{SUFFIX}").open("wb")
+        self._file = ctx.output_path(ROLE, SUFFIX).open("wb")
         self._state = State(starts[ctx.city], 1 << ctx.city, ctx.expectations, weights, self._file)
         replay = Replay(ctx.plan, ctx.city, starts)
         epoch = time.monotonic_ns() // NS_PER_MS & 0xFFFFFFFF
@@ -98,7 +98,7 @@ class Island:
         collector.close()
         self._state.finish()
         self._file.close()
-        self._recorder.write(ctx.out_dir / f"{ROLE}-{ctx.code}.bin")
+        self._recorder.write(ctx.output_path(ROLE, ".bin"))
         rounds = [
             {
                 "round": k,

@@ -160,6 +160,36 @@ def compare(
 
 
 @app.command()
+def loss(
+    context: typer.Context,
+    schedule: Text = None,
+    memory: Text = None,
+    rounds: Text = None,
+    payload: Text = None,
+    scale: Text = None,
+    seed: Text = None,
+    topology: Text = None,
+    trees: Text = None,
+    rates: Text = None,
+    config: Config = None,
+    set_: Set = None,
+    quick: Annotated[bool, typer.Option(help="A tenth of the payload.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Guests at a time.", min=1)] = None,
+    force: Annotated[bool, typer.Option(help="Run what the planner refuses.")] = False,
+    format_: Format = "table",
+    results: Results = DEFAULT_RESULTS,
+) -> int:
+    """Run schedules at several loss rates of the last hop, with recovery and without."""
+    as_json = _as_json(format_)
+    resolved = _config(context)
+    from experiments.plancommand import sweep_losses_and_show
+
+    return sweep_losses_and_show(
+        resolved, results, quick=quick, workers=jobs, force=resolved.force, as_json=as_json
+    )
+
+
+@app.command()
 def analyse(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
     """Work the records of a run out again: events, summary, plots."""
     from experiments.results import find_run

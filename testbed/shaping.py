@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from testbed import impairment
 from testbed.errors import CliquenetError, InputError
-from testbed.impairment import Impairment
+from testbed.impairment import NONE, Impairment
 from testbed.namespaces import Namespace
+from testbed.netem import decode_impairment, encode_impairment
 from testbed.netlink import Request, RouteSocket, attribute, attributes
 from testbed.netrequests import TCA_KIND, TCA_OPTIONS, TCA_STATS2, TCMSG, add_qdisc, list_qdiscs
 
@@ -41,7 +41,7 @@ class Shape:
     delay_ns: int
     rate_bytes_per_s: int
     limit_packets: int
-    impairment: Impairment = impairment.NONE
+    impairment: Impairment = NONE
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def serialisation_ns(frame_bytes: int, rate_bytes_per_s: int) -> int:
 def encode_netem(shape: Shape) -> bytes:
     """The ``TCA_OPTIONS`` payload that makes ``netem`` follow a shape."""
     rate = min(shape.rate_bytes_per_s, _U32_MAX)
-    (loss, gap, duplicate), faults = impairment.encode(shape.impairment)
+    (loss, gap, duplicate), faults = encode_impairment(shape.impairment)
     options = _QOPT.pack(0, shape.limit_packets, loss, gap, duplicate, 0)
     # Its jitter goes both ways around the delay; ours only adds.
     mean_ns = shape.delay_ns + shape.impairment.jitter_ns // 2
@@ -141,7 +141,7 @@ def decode_netem(options: bytes) -> Shape | None:
     rate, *overheads = _RATE.unpack(found[_NETEM_RATE])
     if _NETEM_RATE64 in found:
         (rate,) = struct.unpack("=Q", found[_NETEM_RATE64])
-    faults = impairment.decode(loss, gap, duplicate, found)
+    faults = decode_impairment(loss, gap, duplicate, found)
     if faults is None or any(overheads):
         return None
     return Shape(mean_ns - faults.jitter_ns // 2, rate, limit, faults)

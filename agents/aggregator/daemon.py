@@ -245,7 +245,7 @@ class Aggregator:
 
     def _write(self) -> None:
         ctx = self._ctx
-        self._recorder.write(ctx.out_dir / f"{ROLE}-{ctx.code}.bin")
+        self._recorder.write(ctx.output_path(ROLE, ".bin"))
         rounds = [
             report.round_counters(ctx, k, progress, self._output)
             for k, progress in sorted(self._progress.items())

@@ -33,7 +33,7 @@ class EngineSettings:
     slots: int
     burst_datagrams: int
     timeout_ns: int
-    collision: Literal["evict-old", "forward-new"] = "evict-old"
+    collision: Literal["evict-old", "forward-new", "priority"] = "evict-old"
     hashing: Literal["mod", "mix"] = "mod"
 
 

@@ -114,7 +114,7 @@ class Table:
         sink: Sink,
         *,
         hashing: Literal["mod", "mix"] = "mod",
-        collision: Literal["evict-old", "forward-new"] = "evict-old",
+        collision: Literal["evict-old", "forward-new", "priority"] = "evict-old",
         timeout_ns: int = NEVER_NS,
         vectorised: bool = True,
     ) -> None:

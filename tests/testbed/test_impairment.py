@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.errors import InputError
-from testbed.impairment import Impairment, burst_thresholds, decode, encode, threshold
-from testbed.netlink import attributes
+from testbed.impairment import Impairment, burst_thresholds, threshold
 
 
 @pytest.mark.parametrize(
@@ -58,10 +57,3 @@ def test_bursts_that_cannot_be_are_refused_with_the_least_that_can() -> None:
         burst_thresholds(60, 1)
     with pytest.raises(InputError, match="less than 100 %"):
         burst_thresholds(100, 5)
-
-
-def test_losses_in_bursts_are_a_chain_and_no_threshold() -> None:
-    enter, leave = burst_thresholds(1, 10)
-    (loss, gap, duplicate), data = encode(Impairment(enter_burst=enter, leave_burst=leave))
-    assert (loss, gap, duplicate) == (0, 0, 0)
-    assert decode(0, 0, 0, attributes(data)) == Impairment(enter_burst=enter, leave_burst=leave)

@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from experiments.cli import app
+from experiments.sources import key_names
 
 ROOT = Path(__file__).parents[2]
 VARIABLES = (
@@ -21,9 +22,15 @@ USED = {
     "experiment": COMMON | RUN | {"ROUNDS", "TREES", "RATES", "CLOCK", "SEED", "FORCE"},
     "plan": COMMON | RUN | {"ROUNDS", "TREES", "RATES", "FORMAT"},
     "optimize": COMMON | {"MEMORY", "SEED", "BUDGET", "FORMAT"},
+    "loss": COMMON
+    | {"SCHEDULE", "MEMORY", "ROUNDS", "TREES", "RATES", "SEED", "FORMAT", "FORCE", "QUICK"},
     "compare": COMMON | {"ROUNDS", "TREES", "RATES", "SEED", "BUDGET", "FORMAT", "FORCE", "QUICK"},
 }
 FLAGS = {"FORCE", "QUICK"}
+SETTINGS = (
+    "WAYS", "COLLISION", "HASH", "ACCOUNTING", "DTYPE", "ORDERED", "ENGINE", "RESEND_MS", "REPAIR",
+    "LOSS_PERCENT", "LOSS_BURST", "DUPLICATE_PERCENT", "REORDER_PERCENT", "LINK_JITTER_US",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -43,7 +50,7 @@ def stub(tmp_path: Path) -> Path:
 
 def make(stub: Path, *arguments: str, status: int = 0) -> "subprocess.CompletedProcess[str]":
     # Neither the user's variables nor those of a make above the tests count.
-    own = (*VARIABLES, "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
+    own = (*VARIABLES, *SETTINGS, "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
     environment = {name: value for name, value in os.environ.items() if name not in own}
     return subprocess.run(
         ["make", "--no-print-directory", f"SET_UP={stub}/set-up", *arguments],
@@ -91,6 +98,18 @@ def test_the_command_knows_every_option_that_its_target_passes(target: str) -> N
     command = typer.main.get_command(app).commands[target]
     known = {option for parameter in command.params for option in parameter.opts}
     assert {f"--{name.lower()}" for name in USED[target]} <= known
+
+
+@pytest.mark.parametrize("target", ["experiment", "plan", "loss"])
+def test_a_setting_of_the_table_or_the_last_hop_is_set(stub: Path, target: str) -> None:
+    make(stub, target, *(f"{name}=a {number}" for number, name in enumerate(SETTINGS)))
+    passed = noted(stub, "argv")[3:]
+    assert passed[::2] == ["--set"] * len(SETTINGS)
+    assert passed[1::2] == [f"{name}=a {number}" for number, name in enumerate(SETTINGS)]
+
+
+def test_every_setting_is_a_key() -> None:
+    assert {name.lower() for name in SETTINGS} <= set(key_names())
 
 
 @pytest.mark.parametrize(("target", "name"), [("experiment", "FORCE"), ("compare", "QUICK")])
