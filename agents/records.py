@@ -85,14 +85,26 @@ class Recorder:
         exact: int = NOT_CHECKED,
     ) -> None:
         """Append one event."""
-        if self._used == len(self._chunk):
-            self._full.append(self._chunk)
-            self._chunk = bytearray(len(self._chunk))
-            self._used = 0
+        self.page(1)
         _EVENT.pack_into(
             self._chunk, self._used, t_ns, round_index, kind, src, cause, exact, block, count, value
         )
         self._used += _EVENT.size
+
+    def page(self, events: int) -> tuple[bytearray, int]:
+        """Room for so many events: a chunk, and its bytes already used.
+
+        Whoever writes there says with `written` how many bytes are used then.
+        """
+        if self._used + events * EVENT_DTYPE.itemsize > len(self._chunk):
+            self._full.append(self._chunk[: self._used])
+            self._chunk = bytearray(len(self._chunk))
+            self._used = 0
+        return self._chunk, self._used
+
+    def written(self, used_bytes: int) -> None:
+        """Set how many bytes of the chunk of `page` are used."""
+        self._used = used_bytes
 
     def array(self) -> npt.NDArray[np.void]:
         """All events so far, shape (n,), dtype `EVENT_DTYPE`."""

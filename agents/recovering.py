@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agents.bursts import Batch, Run
-from agents.context import AgentContext
+from agents.context import END_MARGIN_NS, AgentContext
 from agents.records import Recorder
 from agents.recovery.control import CONTROL_TYPES, LONGEST_BYTES, REPAIR, Control, decode
 from agents.recovery.repair import Seen
@@ -65,7 +65,8 @@ class Recovery:
             return 0
         ctx = self._ctx
         last_end_ns = ctx.start_ns + ctx.plan.rounds * ctx.interval_ns
-        return max(last_end_ns, self._source.asked_ns) + ctx.timeout_ns
+        asked_ns = self._source.asked_ns  # whoever asked may ask again when an answer is lost
+        return max(last_end_ns, asked_ns + END_MARGIN_NS if asked_ns else 0) + ctx.timeout_ns
 
     def open_round(self, round_index: int) -> None:
         """Take up a round."""

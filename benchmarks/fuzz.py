@@ -14,6 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -21,6 +22,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 import typer
 
+from agents.aggregator.native import NativeEngine
 from agents.context import AgentContext
 from benchmarks.fuzzcontrol import ControlTarget
 from benchmarks.fuzztargets import (
@@ -46,11 +48,12 @@ _TELL_S: Final = 5.0
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 TARGETS: Final[dict[str, Callable[[AgentContext], Target]]] = {
+    "native": partial(EngineTarget, make=NativeEngine),
     "reference": EngineTarget,
     "island": IslandTarget,
     "control": ControlTarget,
 }
-WEIGHTS: Final = {"reference": 4, "island": 4, "control": 1}
+WEIGHTS: Final = {"native": 10, "reference": 4, "island": 4, "control": 1}
 """How the datagrams are shared out; an answer to a request takes longest."""
 Progress = Callable[[int], None]
 

@@ -10,15 +10,14 @@ from agents.aggregator.table import Emission
 from agents.bursts import Headers
 from agents.records import Kind, Recorder
 from agents.wire import (
-    ELEMENT_DTYPE,
     HEADER_BYTES,
     HEADER_DTYPE,
     MAGIC,
     VERSION,
     Cause,
     DType,
-    Elements,
     PacketType,
+    Values,
     datagram_bytes,
 )
 
@@ -36,7 +35,7 @@ class DatagramBuilder:
         Datagrams per call of ``send``.
     recorder, start_ns
         Gets one event per run of consecutive blocks; times since the start of round 0.
-    job_id, epoch, city
+    job_id, epoch, city, dtype
         Header fields that never change.
     """
 
@@ -51,6 +50,7 @@ class DatagramBuilder:
         job_id: int,
         epoch: int,
         city: int,
+        dtype: DType = DType.I32,
     ) -> None:
         self._ring = ring
         self._send = send
@@ -59,9 +59,10 @@ class DatagramBuilder:
         self._start_ns = start_ns
         self._city = city
         self._headers: Headers = ring.memory[:, :HEADER_BYTES].view(HEADER_DTYPE)[:, 0]
-        self._payload: Elements = ring.memory[:, HEADER_BYTES:].view(ELEMENT_DTYPE)
+        self._payload: Values = ring.memory[:, HEADER_BYTES:].view(dtype.on_wire)
+        self._element_bytes = dtype.element_bytes
         self._template = np.zeros(1, HEADER_DTYPE)
-        fixed = {"magic": MAGIC, "version": VERSION, "type": PacketType.AGG, "dtype": DType.I32}
+        fixed = {"magic": MAGIC, "version": VERSION, "type": PacketType.AGG, "dtype": dtype}
         fixed |= {"job_id": job_id, "epoch": epoch, "src": city}
         for name, value in fixed.items():
             self._template[name] = value
@@ -115,7 +116,7 @@ class DatagramBuilder:
 
     def _note(self, emission: Emission) -> None:
         """Add sums to the event in the making, or begin a new one."""
-        round_index, block, values, bitmap, cause = emission
+        round_index, block, values, bitmap, cause = emission[:5]
         noted = self._noted
         follows = noted is not None and noted[1] + noted[2] == block
         if noted and follows and (noted[0], noted[3], noted[4]) == (round_index, bitmap, cause):
@@ -132,14 +133,16 @@ class DatagramBuilder:
         template["cause"] = Cause(emission.cause)
         template["bitmap"] = emission.bitmap
         template["weight"] = emission.bitmap.bit_count()
+        template["flags"] = emission.flags
+        template["exponent"] = emission.exponent
         template["n_elem"] = emission.values.shape[1]
         template["t_send_us"] = (self._now_ns - self._start_ns) // 1000 & 0xFFFFFFFF
 
-    def _build(self, block: int, values: Elements) -> None:
+    def _build(self, block: int, values: Values) -> None:
         """Fill the next rows; they do not cross the ring's end."""
         ring = self._ring
         count, width = values.shape
-        seq, size = ring.next_seq, datagram_bytes(width)
+        seq, size = ring.next_seq, datagram_bytes(width, self._element_bytes)
         first = ring.row(seq)
         rows = slice(first, first + count)
         headers = self._headers[rows]

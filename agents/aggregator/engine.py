@@ -7,18 +7,19 @@ An engine takes receive buffers, and builds the sums that leave in the rows of a
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from agents.aggregator.builder import DatagramBuilder
 from agents.aggregator.ring import ResendRing
-from agents.aggregator.table import OpenBlock, Table
+from agents.aggregator.sets import Collision, Hash
+from agents.aggregator.table import MemoryModel, OpenBlock, Table
 from agents.bursts import Bytes, Run, parse, runs
 from agents.records import Kind, Recorder
 from agents.recovery.serial import Epochs
-from agents.wire import PacketType, StreamLayout, wire_bytes
+from agents.wire import DType, PacketType, StreamLayout, wire_bytes
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,12 @@ class EngineSettings:
     slots: int
     burst_datagrams: int
     timeout_ns: int
-    collision: Literal["evict-old", "forward-new", "priority"] = "evict-old"
-    hashing: Literal["mod", "mix"] = "mod"
+    collision: Collision = "evict-old"
+    hashing: Hash = "mod"
+    ways: int = 1
+    memory_model: MemoryModel = "accumulate"
+    dtype: DType = DType.I32
+    ordered: bool = False
 
 
 @dataclass
@@ -48,6 +53,10 @@ class EngineCounters:
     """Blocks that left, by cause."""
     late: int = 0
     """Contributions to blocks of which a partial sum had already left."""
+    saturated: int = 0
+    """Sums that left with an element at the limit of int32."""
+    nonfinite: int = 0
+    """Sums that left with an element that is infinite or no number."""
 
 
 class Progress(NamedTuple):
@@ -148,6 +157,7 @@ class ReferenceEngine:
             job_id=settings.job_id,
             epoch=settings.epoch,
             city=settings.city,
+            dtype=settings.dtype,
         )
         self._table = Table(
             settings.slots,
@@ -156,6 +166,10 @@ class ReferenceEngine:
             hashing=settings.hashing,
             collision=settings.collision,
             timeout_ns=settings.timeout_ns,
+            ways=settings.ways,
+            memory_model=settings.memory_model,
+            dtype=settings.dtype,
+            ordered=settings.ordered,
         )
         self._epochs = Epochs()
         self._live: dict[int, _Live] = {}
@@ -180,7 +194,13 @@ class ReferenceEngine:
     def counters(self) -> EngineCounters:
         """A snapshot of the counters."""
         counted = self._table.counters
-        return EngineCounters(self._drops + counted.drops, Counter(counted.emitted), counted.late)
+        return EngineCounters(
+            self._drops + counted.drops,
+            Counter(counted.emitted),
+            counted.late,
+            counted.saturated,
+            counted.nonfinite,
+        )
 
     def open_round(self, round_index: int, clique: int, mask: int) -> None:
         """Accept contributions of a round; ``mask`` has a bit for each expected one."""
@@ -219,6 +239,7 @@ class ReferenceEngine:
             kind=PacketType.DATA,
             job_id=self._settings.job_id,
             rejects=self._drops,
+            dtype=self._settings.dtype,
         )
         for batch in batches:
             for run in runs(batch):
@@ -250,10 +271,18 @@ class ReferenceEngine:
 
     def _add(self, run: Run, now_ns: int) -> None:
         count, width = run.values.shape
-        self._table.add(run.round, run.bitmap, run.block, run.values, now_ns)
+        self._table.add(
+            run.round,
+            run.bitmap,
+            run.block,
+            run.values,
+            now_ns,
+            flags=run.flags,
+            exponent=run.exponent,
+        )
         live = self._live[run.round]
         live.datagrams += count
-        live.wire_bytes += count * wire_bytes(width)
+        live.wire_bytes += count * wire_bytes(width, self._settings.dtype.element_bytes)
         self._recorder.add(
             now_ns - self._settings.start_ns,
             run.round,

@@ -22,6 +22,7 @@ def small_run(name: str, datagrams: int = 20_000, seed: int = 1) -> dict:
 @pytest.mark.parametrize(
     ("name", "reasons"),
     [
+        ("native", ADMISSION),
         ("reference", ADMISSION),
         ("island", ADMISSION | RECOVERY | {"overlap", "resent", "control"}),
         ("control", RECOVERY),
@@ -36,6 +37,10 @@ def test_damaged_datagrams_are_all_counted_and_every_reason_occurs(
     assert sum(row["counts"].values()) == row["datagrams"]
     assert row["counts"].keys() == FORMAT | reasons | {"accepted"}
     assert row["counts"]["accepted"] > 500
+
+
+def test_the_engines_count_the_same_datagrams_alike() -> None:
+    assert small_run("native", seed=5)["counts"] == small_run("reference", seed=5)["counts"]
 
 
 def test_the_same_seed_makes_the_same_datagrams(monkeypatch: pytest.MonkeyPatch) -> None:
