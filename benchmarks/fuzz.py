@@ -47,7 +47,7 @@ _PAGE_BYTES: Final = 4096
 _TELL_S: Final = 5.0
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-TARGETS: Final[dict[str, Callable[[AgentContext], Target]]] = {
+TARGETS: Final[dict[str, Callable[[AgentContext, int], Target]]] = {
     "native": partial(EngineTarget, make=NativeEngine),
     "reference": EngineTarget,
     "island": IslandTarget,
@@ -110,7 +110,7 @@ def run_episode(
     name: str, ctx: AgentContext, seed: tuple[int, int]
 ) -> tuple[int, Counter[str], str]:
     """Fuzz a fresh target through all its rounds: datagrams, how they were counted, what failed."""
-    target = TARGETS[name](ctx)
+    target = TARGETS[name](ctx, seed[1])
     fed = 0
     try:
         mutator = Mutator(target.facts, seed)

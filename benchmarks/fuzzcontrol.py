@@ -25,7 +25,7 @@ _ADVANCE = 7
 class ControlTarget:
     """The port, with a ring whose stream goes on; datagrams come through its socket."""
 
-    def __init__(self, ctx: AgentContext) -> None:
+    def __init__(self, ctx: AgentContext, _variant: int) -> None:
         self.facts = replace(facts_of(ctx, PacketType.NACK), follows_epochs=False)
         ctx = replace(ctx, addresses=Loopback(NOBODY_PORT))
         self._ring = ResendRing(_RING_ROWS, datagram_bytes(ctx.layout.elements))

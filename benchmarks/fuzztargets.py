@@ -8,8 +8,10 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
+from math import prod
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -44,6 +46,13 @@ _SCALE: Final = 100.0
 _RESEND_MS: Final = 50.0
 _EPOCH: Final = 1
 NOBODY_PORT: Final = 9
+_RULES: Final = (
+    (1, 2, 4),
+    ("evict-old", "forward-new", "priority"),
+    ("mod", "mix"),
+    (False, True),
+)
+_VARIANTS: Final = prod(map(len, _RULES))
 _SOL_UDP: Final = 17
 _UDP_SEGMENT: Final = 103
 
@@ -148,11 +157,13 @@ class EngineTarget:
 
     Parameters
     ----------
-    ctx, make
-        The run, and which engine.
+    ctx, variant, make
+        The run, a number that chooses the table's rules, and which engine.
     """
 
-    def __init__(self, ctx: AgentContext, make: MakesEngine = ReferenceEngine) -> None:
+    def __init__(
+        self, ctx: AgentContext, variant: int, make: MakesEngine = ReferenceEngine
+    ) -> None:
         self.facts = facts_of(ctx, PacketType.DATA)
         self._ring = ResendRing(_RING_ROWS, datagram_bytes(ctx.layout.elements))
         self._headers: Headers = self._ring.memory[:, :HEADER_BYTES].view(HEADER_DTYPE)[:, 0]
@@ -165,6 +176,7 @@ class EngineTarget:
             slots=_SLOTS,
             burst_datagrams=_BURST,
             timeout_ns=_TIMEOUT_NS,
+            **_rules(variant),
         )
         self._engine = make(settings, self._ring, self._send, Recorder())
         self._left = np.zeros((ROUNDS, ctx.layout.blocks), np.uint64)
@@ -217,10 +229,22 @@ class EngineTarget:
         ring.sent_seq = ring.next_seq
 
 
+def _rules(variant: int) -> dict[str, Any]:
+    """One of the 36 combinations of the table's rules; sums in order where streams are held."""
+    ways, collision, hashing, held = tuple(product(*_RULES))[variant % _VARIANTS]
+    return {
+        "ways": ways,
+        "collision": collision,
+        "hashing": hashing,
+        "memory_model": "hold" if held else "accumulate",
+        "ordered": held,
+    }
+
+
 class IslandTarget:
     """The island's collector, with its state and its recovery, fed through its socket."""
 
-    def __init__(self, ctx: AgentContext) -> None:
+    def __init__(self, ctx: AgentContext, _variant: int) -> None:
         self.facts = facts_of(ctx, PacketType.AGG)
         weights = Weights(ctx.seed, ctx.layout)
         tables = start_tables(ctx.seed, len(ctx.plan.topology.codes), weights.shape)

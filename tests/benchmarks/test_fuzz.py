@@ -107,7 +107,7 @@ def test_growth_beyond_the_limit_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_buffers_are_what_the_kernel_could_hand_over() -> None:
-    target = EngineTarget(fuzz_context())
+    target = EngineTarget(fuzz_context(), 0)
     mutator = Mutator(target.facts, (1,))
     sizes: Counter[bool] = Counter()
     for _ in range(2000):
