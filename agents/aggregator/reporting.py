@@ -76,6 +76,8 @@ def engine_status(
         oldest=_oldest(ctx, engine.oldest(), now_ns),
         emitted_blocks=dict(counters.emitted),
         late_blocks=counters.late,
+        saturated_blocks=counters.saturated,
+        nonfinite_blocks=counters.nonfinite,
         drops=dict(counters.drops + rejects),
         socket_overflow=socket_overflow,
         recovery=dict(recovery),

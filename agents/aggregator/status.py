@@ -81,6 +81,10 @@ class Status(Frozen):
     emitted_blocks: dict[str, int]
     """By cause."""
     late_blocks: int
+    saturated_blocks: int = 0
+    """Sums that left the range of their integers."""
+    nonfinite_blocks: int = 0
+    """Sums with an infinity, or with what is no number."""
     drops: dict[str, int]
     """Datagrams refused, by reason."""
     socket_overflow: int

@@ -138,7 +138,9 @@ def _waiting(status: Status) -> str:
 
 def _counts(status: Status) -> str:
     """Everything that is counted by a name, where it is not zero."""
+    sums = {"saturated": status.saturated_blocks, "nonfinite": status.nonfinite_blocks}
     groups: list[tuple[str, Mapping[str, float]]] = [
+        ("sums", _positive(sums)),
         ("drops", status.drops),
         *((f"gaps of round {r.round}", _positive(r.gaps)) for r in status.rounds),
         ("recovery", _positive(status.recovery)),

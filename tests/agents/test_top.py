@@ -36,9 +36,11 @@ def test_each_aggregator_has_a_row_under_the_headings() -> None:
 
 
 def test_counts_are_named_and_silence_is_told() -> None:
-    status = make_status(recovery={"nacks": 4.0, "unavailable": 0.0})
+    status = make_status(recovery={"nacks": 4.0, "unavailable": 0.0}, saturated_blocks=2)
     text = render([View("a", status), View("status-lon", None, "Connection refused")], 200)
-    assert "nyc: drops: crc 3; gaps of round 3: tyo 11; recovery: nacks 4" in text
+    assert (
+        "nyc: sums: saturated 2; drops: crc 3; gaps of round 3: tyo 11; recovery: nacks 4" in text
+    )
     assert text.endswith("silent\n  status-lon: Connection refused")
 
 
