@@ -60,7 +60,7 @@ make optimize     search for the best schedule of a memory; print the Pareto fro
 make compare      plan and run schedules, ablations and memories; write one table and plots
 make loss         run at several loss rates, with recovery and without; one table and a plot
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
-make compare-uftp measure uftp and our stream over the same lossy link (installs uftp)
+make compare-uftp measure uftp and our stream over the same lossy link
 make variables    list every config key with its values and default
 make test         run all tests
 make lint         check format, style and types

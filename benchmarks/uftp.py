@@ -8,7 +8,6 @@ last line, one JSON object.
 
 import csv
 import json
-import shutil
 import statistics
 import sys
 import tempfile
@@ -21,12 +20,12 @@ import typer
 from agents.records import Kind, read_events
 from agents.wire import ELEMENT_BYTES, stream_layout
 from benchmarks.uftpguest import Case, Job, Report
+from benchmarks.uftpprogram import uftp_folder
 from controller.plan import read_plan
 from experiments.results import read_json
 from experiments.run import run_experiment
 from experiments.runtime import read_runtime
 from experiments.sources import load_config
-from testbed.bootstrap import install
 from testbed.commandline import run_command_line
 from testbed.errors import CliquenetError, InputError
 from testbed.jsonmodel import read_model
@@ -58,16 +57,16 @@ def peer_rows(repeats: int) -> list[dict[str, Any]]:
     Raises
     ------
     CliquenetError
-        uftp failed, or is not installed and cannot be.
+        uftp failed, or cannot be had.
     """
-    if shutil.which("uftp") is None or shutil.which("uftpd") is None:
-        install(["uftp"])
+    programs = uftp_folder()
     cases = [
         Case(name=name, loss_percent=loss, options=options)
         for name, options in (("uftp", ()), ("uftp, short round trip", _TUNED))
         for loss in LOSSES_PERCENT
     ]
     job = Job(
+        programs=str(programs),
         size_bytes=round(_PAYLOAD_BYTES / _SCALE),
         rate_gbps=_RATE_GBPS,
         scale=_SCALE,

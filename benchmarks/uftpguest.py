@@ -55,6 +55,8 @@ class Case(Frozen):
 class Job(Frozen):
     """What to measure."""
 
+    programs: str
+    """Folder of uftp and uftpd."""
     size_bytes: int
     rate_gbps: float
     """Of the link, before scaling."""
@@ -130,7 +132,7 @@ def transfer(job: Job, case: Case, file: Path, folder: Path) -> Transfer:
     """
     folder.mkdir()
     with access_link(job, case.loss_percent) as (sender, receiver):
-        daemon = _start(receiver, _receive_command(folder))
+        daemon = _start(receiver, _receive_command(job, folder))
         try:
             time.sleep(_READY_S)
             began = time.monotonic()
@@ -153,16 +155,16 @@ def transfer(job: Job, case: Case, file: Path, folder: Path) -> Transfer:
     )
 
 
-def _receive_command(folder: Path) -> list[str]:
+def _receive_command(job: Job, folder: Path) -> list[str]:
     sizes = ["-B", str(_SOCKET_BYTES), "-c", str(_CACHE_BYTES)]
-    return ["uftpd", "-d", "-q", "-I", _RECEIVER.name, "-D", str(folder), *sizes]
+    return [f"{job.programs}/uftpd", "-d", "-q", "-I", _RECEIVER.name, "-D", str(folder), *sizes]
 
 
 def _send_command(job: Job, case: Case, file: Path) -> list[str]:
     rate_kbps = round(job.rate_gbps * 1e6 / job.scale)
     sizes = ["-b", str(BLOCK_BYTES), "-B", str(_SOCKET_BYTES)]
     fixed = ["-I", _SENDER.name, "-R", str(rate_kbps), "-S", "@LOG", *sizes]
-    return ["uftp", *fixed, *case.options, str(file)]
+    return [f"{job.programs}/uftp", *fixed, *case.options, str(file)]
 
 
 def _start(namespace: Namespace, command: Sequence[str]) -> "subprocess.Popen[str]":

@@ -1,7 +1,6 @@
 """The comparison with uftp: its table, and one transfer in the virtual machine."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from benchmarks import uftp
 from benchmarks.uftp import LOSSES_PERCENT, main, markdown, row, run_guest
 from benchmarks.uftpguest import Case, Job
+from benchmarks.uftpprogram import uftp_folder
 
 
 def test_a_row_is_the_mean_of_its_transfers_and_its_share_of_the_link() -> None:
@@ -60,9 +60,9 @@ def test_bad_input_is_one_line_and_status_2(
 
 
 @pytest.mark.machine
-@pytest.mark.skipif(shutil.which("uftp") is None, reason="uftp is not installed")
 def test_uftp_fills_the_link_and_pays_for_losses() -> None:
     job = Job(
+        programs=str(uftp_folder()),
         size_bytes=2_000_000,
         rate_gbps=100,
         scale=100,
