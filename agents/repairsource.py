@@ -88,12 +88,14 @@ class RepairSource:
             )
             self._socket.send(encode(refusal, ctx.job_id), ctx.addresses.island(message.src))
             return
-        for block, wanted in message.ranges:
-            count = min(wanted, ctx.layout.blocks - block)
+        blocks = ctx.layout.blocks
+        ranges = [(b, min(count, blocks - b)) for b, count in message.ranges if b < blocks]
+        self._impossible += len(message.ranges) - len(ranges)
+        if not ranges:  # a request counts once, however many ranges it has
+            self.drops["block"] += 1
+        for block, count in ranges:
             entry = (message.src, message.round, block, count)
-            if count <= 0:
-                self._impossible += 1
-            elif len(self._waiting) >= MAX_WAITING:
+            if len(self._waiting) >= MAX_WAITING:
                 self._limited += count
             elif entry not in self._waiting:
                 self._waiting.append(entry)
