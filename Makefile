@@ -1,8 +1,8 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment plan optimize compare loss fuzz compare-uftp test lint clean \
-	distclean
+.PHONY: help variables setup experiment plan optimize compare loss
+.PHONY: bench-aggregator fuzz compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -12,7 +12,7 @@ SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES RATES CONFIG
 export FORMAT BUDGET DATAGRAMS
 # These by way of --set.
-SETTINGS := WAYS COLLISION HASH ACCOUNTING DTYPE ORDERED ENGINE RESEND_MS REPAIR \
+SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
 	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US
 export $(SETTINGS)
 # What every command has, then what some have.
@@ -59,6 +59,7 @@ make plan         print what the planner makes of an experiment, without running
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
 make loss         run at several loss rates, with recovery and without; one table and a plot
+make bench-aggregator  measure how many Gbit/s one core receives, adds and sends on
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
 make compare-uftp measure uftp and our stream over the same lossy link
 make variables    list every config key with its values and default
@@ -92,7 +93,7 @@ The aggregator's table, and its recovery from loss:
   WAYS         1, 2, 4: places that a block may take in the table
   COLLISION    evict-old, forward-new, priority: what leaves where none of them is free
   HASH         mod, mix: how a block finds its place
-  ACCOUNTING   accumulate, hold: one sum for each block, or every stream by itself
+  MEMORY_MODEL accumulate, hold: one sum for each block, or every stream by itself
   DTYPE        i32, i32-exponent, f32, bf16: elements of a stream
   ORDERED      on adds in the order of the senders, so that float sums are bit-reproducible
   ENGINE       native, reference: the aggregator's inner loop
@@ -130,6 +131,9 @@ compare: setup
 
 loss: setup
 	$(in_environment) run experiments.cli loss $(LOSS_OPTIONS)
+
+bench-aggregator: setup
+	$(in_environment) run benchmarks.aggregator
 
 fuzz: setup
 	$(in_environment) run benchmarks.fuzz $${DATAGRAMS:+--datagrams "$$DATAGRAMS"} $(SEED_OPTION)

@@ -252,12 +252,14 @@ def runs(batch: Batch) -> Iterator[Run]:
     headers, values = batch
     words = headers.view(_WORDS)
     ids = headers["weight_id"].tolist()
-    keys = list(zip(*(words[name].tolist() for name in _KEY), strict=True))
-    start = 0
-    for i in range(1, len(ids)):
-        if ids[i] != ids[i - 1] + 1 or keys[i] != keys[i - 1]:
-            yield _run(headers[start], values[start:i])
-            start = i
+    keys = [words[name].tolist() for name in _KEY]
+    start, count = 0, len(ids)
+    alike = all(key.count(key[0]) == count for key in keys)
+    if not alike or ids != list(range(ids[0], ids[0] + count)):
+        for i in range(1, count):
+            if ids[i] != ids[i - 1] + 1 or any(key[i] != key[i - 1] for key in keys):
+                yield _run(headers[start], values[start:i])
+                start = i
     yield _run(headers[start], values[start:])
 
 

@@ -19,7 +19,7 @@ from testbed.errors import CliquenetError, InputError
 
 Collision = Literal["evict-old", "forward-new", "priority"]
 Hash = Literal["mod", "mix"]
-Accounting = Literal["accumulate", "hold"]
+MemoryModel = Literal["accumulate", "hold"]
 ElementType = Literal["i32", "i32-exponent", "f32", "bf16"]
 EngineName = Literal["native", "reference"]
 Endpoint = tuple[str, int]
@@ -94,7 +94,7 @@ class AgentContext:
         Folder for the agent's records and counters.
     seed, mtu_bytes, burst_datagrams, jitter_us
         Of the streams.
-    fifo_datagrams, timeout_ms, ways, collision, hash, accounting, dtype, ordered, engine
+    fifo_datagrams, timeout_ms, ways, collision, hash, memory_model, dtype, ordered, engine
         Of the aggregator's table.
     resend_ms, repair
         Of the recovery from loss.
@@ -120,7 +120,7 @@ class AgentContext:
     hash: Hash = "mod"
     jitter_us: float = 0.0
     ways: int = 1
-    accounting: Accounting = "accumulate"
+    memory_model: MemoryModel = "accumulate"
     dtype: ElementType = "i32"
     ordered: bool = False
     engine: EngineName = "native"

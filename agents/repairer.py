@@ -1,8 +1,8 @@
 """The island asks senders themselves for blocks that no sum will bring any more.
 
 That a block is lost is known when its sum came in part because a time-out ended the
-wait, when its round has ended, or when nothing of an incomplete round has come for as
-long as an aggregator would wait.
+wait, when its round has ended, or when a round should be over by its plan and nothing
+of it comes any more: what an aggregator held when it died is told by nobody.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,12 @@ from agents.recovery.gaps import NEVER_NS
 from agents.recovery.repair import Repairs, Request, Seen
 from agents.recovery.rto import Rto
 from agents.sockets import ControlSocket
-from agents.wire import Cause, PacketType, wire_bytes
+from agents.wire import Cause, PacketType
 
 REPAIR_SHARE = 0.25
 """Of the island's access link, for blocks that are asked for again."""
+QUIET_NS = 20 * NS_PER_MS
+"""How long nothing has to come, after its planned end, until a round is over."""
 _RTO_MARGIN_NS = 20 * NS_PER_MS
 _LONGEST_RTO_NS = 2000 * NS_PER_MS
 
@@ -43,7 +45,7 @@ class Repairer:
         self._epoch = epoch
         self._socket = socket
         self._recorder = recorder
-        size = wire_bytes(ctx.layout.elements)
+        size = ctx.layout.burst_bytes(0, 1)
         bucket = datagram_bucket(ctx.access_gbps, REPAIR_SHARE, size)
         self._repairs = Repairs(seen, self._timer, bucket)
         self._quiet_ns: dict[int, int] = {}
@@ -62,7 +64,7 @@ class Repairer:
         if expectation.mask:
             self._repairs.open_round(round_index, expectation.mask, ctx.layout.blocks)
             planned_ns = round(ctx.plan.round(round_index).t_ms * NS_PER_MS)
-            self._quiet_ns[round_index] = expectation.start_ns + planned_ns + ctx.timeout_ns
+            self._quiet_ns[round_index] = expectation.start_ns + planned_ns + QUIET_NS
 
     def close_round(self, round_index: int) -> None:
         """Forget a round."""
@@ -73,8 +75,7 @@ class Repairer:
         """Take note of what came, as a sum or from a sender itself."""
         count = len(run.values)
         if self._quiet_ns.get(run.round, NEVER_NS) != NEVER_NS:
-            quiet_ns = now_ns + self._ctx.timeout_ns
-            self._quiet_ns[run.round] = max(self._quiet_ns[run.round], quiet_ns)
+            self._quiet_ns[run.round] = max(self._quiet_ns[run.round], now_ns + QUIET_NS)
         if kind is PacketType.DATA:
             self._arrived += count
             self._repairs.arrived(run.round, run.src, count, now_ns)

@@ -13,7 +13,7 @@ from agents.repairer import REPAIR_SHARE
 from agents.sockets import BurstSender, ControlSocket
 from agents.state import State
 from agents.weights import Weights
-from agents.wire import PacketType, datagram_bytes, wire_bytes
+from agents.wire import PacketType, datagram_bytes
 
 MAX_WAITING = 1024
 """Ranges that wait to be sent; what is asked for beyond that is left to be asked for again."""
@@ -59,7 +59,7 @@ class RepairSource:
         self._recorder = recorder
         self._own_bit = 1 << ctx.city
         size = ctx.layout.elements
-        self._bucket = datagram_bucket(ctx.access_gbps, REPAIR_SHARE, wire_bytes(size))
+        self._bucket = datagram_bucket(ctx.access_gbps, REPAIR_SHARE, ctx.layout.burst_bytes(0, 1))
         self._sender = BurstSender(datagram_bytes(size), interface=None)
         self._packer = Packer(
             ctx.burst_datagrams,
@@ -82,6 +82,9 @@ class RepairSource:
             self.drops["source"] += 1
             return
         self.asked_ns = now_ns
+        if message.round > self._state.latest:  # whoever asks is ahead, and will ask again
+            self._limited += sum(count for _, count in message.ranges)
+            return
         if not self._state.holds(message.round):
             refusal = message._replace(
                 kind=PacketType.UNAVAILABLE, src=ctx.city, epoch=self._epoch, flags=REPAIR

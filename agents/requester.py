@@ -17,7 +17,7 @@ from agents.recovery.histogram import Histogram
 from agents.recovery.rto import Rto
 from agents.recovery.serial import WRAP, Epochs
 from agents.sockets import ControlSocket
-from agents.wire import PacketType, wire_bytes
+from agents.wire import PacketType
 
 REQUEST_SHARE = 0.5
 """Of the island's access link, for what is asked for again."""
@@ -52,9 +52,7 @@ class Requester:
         self._restarts = -1
         self._gap_counters = GapCounters()
         self._took = Histogram()
-        self._bucket = datagram_bucket(
-            ctx.access_gbps, REQUEST_SHARE, wire_bytes(ctx.layout.elements)
-        )
+        self._bucket = datagram_bucket(ctx.access_gbps, REQUEST_SHARE, ctx.layout.burst_bytes(0, 1))
         self._rto = Rto(_INITIAL_RTO_NS, _LEAST_RTO_NS, _LONGEST_RTO_NS)
         self._tracker = self._new_tracker()
         self._ends: dict[int, int] = {}

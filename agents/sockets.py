@@ -92,6 +92,10 @@ class BurstSender:
         if sent != len(burst):
             raise OSError(f"only {sent} of {len(burst)} bytes went to {to[0]}:{to[1]}")
 
+    def fileno(self) -> int:
+        """The socket's file descriptor."""
+        return self._sock.fileno()
+
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()

@@ -207,6 +207,11 @@ class StreamLayout:
         """Elements of one block."""
         return self.last_elements if block == self.blocks - 1 else self.elements
 
+    def has(self, block: int, count: int, n_elem: int) -> bool:
+        """Whether there are ``count`` blocks from ``block`` on, all of so many elements."""
+        last = block + count - 1
+        return last < self.blocks and self.elements_of(block) == n_elem == self.elements_of(last)
+
     def burst_bytes(self, block: int, count: int) -> int:
         """Bytes on the wire of ``count`` blocks from ``block`` on."""
         short = self.elements - self.elements_of(block + count - 1)

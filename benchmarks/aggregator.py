@@ -54,7 +54,7 @@ class Trial:
         self._to = self._incoming.getsockname()
         self._sending = sending_socket(shape.size)
         self._burst = segments(shape.size)
-        self._sent = 0
+        self.sent = 0
         self.round = 0
 
     def __enter__(self) -> "Trial":
@@ -106,6 +106,15 @@ class Trial:
         self.load(seconds)
         self.board.values[Board.PHASE] = 2
 
+    def used_ns(self) -> int:
+        """CPU time that the measured process has used so far."""
+        return int(Path(f"/proc/{self._child}/schedstat").read_text().split()[0])
+
+    def resident_bytes(self) -> int:
+        """Memory of the measured process that is its own."""
+        pages = Path(f"/proc/{self._child}/statm").read_text().split()
+        return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
+
     def _send_round(self) -> None:
         shape, burst = self._shape, self._burst
         self._streams.turn(self.round)
@@ -118,7 +127,7 @@ class Trial:
                     first = index * burst
                     count = min(burst, shape.blocks - first)
                     self._sending.sendto(self._streams.burst(sender, first, count), self._to)
-                    self._sent += count
+                    self.sent += count
             self._wait(step - behind - 1)
         self.round += 1
         self._wait(bursts)
@@ -138,7 +147,7 @@ class Trial:
     def _reached(self, due: int) -> bool:
         if self._kind == "bound":
             held = self._shape.held_blocks * self._shape.senders
-            return self._sent - int(self.board.values[Board.DONE]) <= held
+            return self.sent - int(self.board.values[Board.DONE]) <= held
         self._sink.drain(wait=self._sink.blocks < due)
         return self._sink.blocks >= due
 
@@ -171,8 +180,44 @@ def compare(
     return [_row(shape, kind, rates) for kind in kinds]
 
 
+def soak(shape: Shape, seconds: float) -> dict[str, Any]:
+    """Whether time per datagram or memory grow while rounds go by.
+
+    Returns
+    -------
+    dict
+        Rounds and datagrams taken; nanoseconds of CPU per datagram in the first and in
+        the last quarter of the time (medians of its parts) and their ratio; growth of the
+        memory in use from the end of the first part on.
+    """
+    parts = 12
+    with Trial("native", shape, Streams(shape, seed=1)) as trial:
+        while trial.round * shape.blocks * shape.size < 1.1 * _RESEND_BYTES:
+            trial.load(_WARM_UP_S)  # until all of the ring has been touched
+        each_ns, resident = [], []
+        for _ in range(parts):
+            before = trial.sent, trial.used_ns()
+            trial.load(seconds / parts)
+            after = trial.sent, trial.used_ns()
+            each_ns.append((after[1] - before[1]) / (after[0] - before[0]))
+            resident.append(trial.resident_bytes())
+        rounds, sent = trial.round, trial.sent
+    first, last = statistics.median(each_ns[:3]), statistics.median(each_ns[-3:])
+    return {
+        "soak_s": seconds,
+        "datagram_bytes": shape.size,
+        "blocks": shape.blocks,
+        "rounds": rounds,
+        "datagrams": sent,
+        "ns_per_datagram_first": round(first, 1),
+        "ns_per_datagram_last": round(last, 1),
+        "time_growth": round(last / first, 3),
+        "memory_growth_bytes": resident[-1] - resident[0],
+    }
+
+
 def _row(shape: Shape, kind: Kind, rates: dict[Kind, list[float]]) -> dict[str, Any]:
-    ratios = [own / bound for own, bound in zip(rates[kind], rates.get("bound", []))]
+    ratios = [own / bound for own, bound in zip(rates[kind], rates.get("bound", ()), strict=False)]
     return {
         "datagram_bytes": shape.size,
         "senders": shape.senders,
@@ -201,6 +246,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement")
     parser.add_argument("--engines", choices=KINDS, nargs="+", default=list(KINDS))
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--soak-s", type=float, default=6.0, help="seconds of the soak; 0: none")
     options = parser.parse_args()
     if len(os.sched_getaffinity(0)) < 2:
         print("only one core: load and engine share it", file=sys.stderr)
@@ -211,7 +257,13 @@ def main() -> int:
         datagram_elements(size)
         shape = Shape(size, options.senders, options.blocks, options.lag)
         rows += compare(shape, options.engines, options.seconds, options.repeats)
-    print(json.dumps({"rows": rows}))
+    result: dict[str, Any] = {"rows": rows, "load_average": os.getloadavg()[0]}
+    if options.soak_s:
+        result["soak"] = [
+            soak(Shape(options.sizes[0], options.senders, blocks, options.lag), options.soak_s / 2)
+            for blocks in (options.blocks // 4, options.blocks * 4)
+        ]
+    print(json.dumps(result))
     return 0
 
 

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.aggregator.engine import Engine, EngineSettings, ReferenceEngine
+from agents.aggregator.intake import serving_sockets
 from agents.aggregator.native import NativeEngine
 from agents.aggregator.ring import ResendRing
-from agents.aggregator.serving import serving_sockets
 from agents.context import Endpoint
 from agents.native.build import ensure_library, load
+from agents.native.layout import Served
 from agents.records import Recorder
 from benchmarks.aggregator_load import JOB_ID, Shape, segments, sending_socket
 
@@ -40,10 +41,10 @@ class Board:
     ----------
     values
         The phase (0 warms up, 1 is measured, 2 ends), datagrams taken by the bound,
-        measured bytes and CPU nanoseconds, refused datagrams, memory in use.
+        measured bytes and CPU nanoseconds, refused datagrams.
     """
 
-    PHASE, DONE, BYTES, CPU_NS, REFUSED, RSS_BEFORE, RSS_AFTER = range(7)
+    PHASE, DONE, BYTES, CPU_NS, REFUSED = range(5)
 
     def __init__(self) -> None:
         self.values: npt.NDArray[np.int64] = np.frombuffer(mmap.mmap(-1, 4096), np.int64)
@@ -66,12 +67,6 @@ def cpu_ns() -> int:
     """User and system time of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return round((used.ru_utime + used.ru_stime) * 1e9)
-
-
-def resident_bytes() -> int:
-    """Memory of this process that is in use, less what it only shares."""
-    pages = Path("/proc/self/statm").read_text().split()
-    return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
 
 
 def run_side(
@@ -106,9 +101,7 @@ class _Meter:
         if phase != self._phase:
             if self._phase == 0:
                 self._begin = cpu_ns(), self._taken_bytes()
-                values[Board.RSS_BEFORE] = resident_bytes()
             if phase == 2:
-                values[Board.RSS_AFTER] = resident_bytes()
                 values[Board.CPU_NS] = cpu_ns() - self._begin[0]
                 values[Board.BYTES] = self._taken_bytes() - self._begin[1]
             self._phase = phase
@@ -162,7 +155,10 @@ class _Side:
                 self._incoming, self._outgoing, self._to, segments(self._shape.size), buffer
             )
             while meter.look():
-                self._engine.serve(sockets, time.monotonic_ns() + _SLICE_NS)
+                until_ns = time.monotonic_ns() + _SLICE_NS
+                if self._engine.serve(sockets, until_ns) is Served.DUE:
+                    self._engine.take(buffer, sockets.length, sockets.segment, until_ns)
+                    self._send()
                 self._change_rounds()
         else:
             while meter.look():

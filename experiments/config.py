@@ -29,7 +29,7 @@ _WITHOUT_EFFECT = ("force", "guest_memory_mb", "wall_limit_s", "clock", "schedul
 
 # As in `agents.context`, which takes numpy to import.
 Collision = Literal["evict-old", "forward-new", "priority"]
-Accounting = Literal["accumulate", "hold"]
+MemoryModel = Literal["accumulate", "hold"]
 ElementType = Literal["i32", "i32-exponent", "f32", "bf16"]
 EngineName = Literal["native", "reference"]
 
@@ -111,7 +111,7 @@ class ExperimentConfig(BaseModel):
     hash: Annotated[Literal["mod", "mix"], choice("mod", "mix")] = Field(
         "mod", description="mod, mix: how a block finds its slot"
     )
-    accounting: Annotated[Accounting, choice(*MEMORY_MODELS)] = Field(
+    memory_model: Annotated[MemoryModel, choice(*MEMORY_MODELS)] = Field(
         "accumulate", description="accumulate, hold: one sum per block, or every stream by itself"
     )
     dtype: Annotated[ElementType, choice("i32", "i32-exponent", "f32", "bf16")] = Field(
@@ -187,9 +187,9 @@ class ExperimentConfig(BaseModel):
         return None if self.schedule in NAMED_SCHEDULES else Path(self.schedule)
 
     @property
-    def memory_model(self) -> Accounting:
-        """How the memory is used: sums in order need every stream by itself."""
-        return "hold" if self.ordered else self.accounting
+    def memory_use(self) -> MemoryModel:
+        """The memory model that counts: sums in order need every stream by itself."""
+        return "hold" if self.ordered else self.memory_model
 
     @property
     def lossy_links(self) -> tuple[LinkImpairment, ...]:

@@ -134,7 +134,7 @@ class Fleet:
             ways=runtime.ways,
             collision=runtime.collision,
             hash=runtime.hash,
-            accounting=runtime.accounting,
+            memory_model=runtime.memory_model,
             dtype=runtime.dtype,
             ordered=runtime.ordered,
             engine=runtime.engine,

@@ -34,7 +34,7 @@ _BASIC = (
     "ways",
     "collision",
     "hash",
-    "accounting",
+    "memory_model",
     "dtype",
     "ordered",
     "engine",
@@ -138,6 +138,8 @@ def _default(key: str, value: object) -> str:
         return format_bytes(int(str(value)))
     if value is None:
         return "null"
+    if value == ():
+        return "[]"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -233,9 +235,9 @@ def _recovery_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
     if recovery["requests"]:
         sent = f"{recovery['resent']} of {recovery['requests']} requests"
         rows.append(("sent again", "", sent))
-        rows.append(
-            ("gone by then, repaired", "", f"{recovery['unavailable']}, {recovery['repaired']}")
-        )
+    if recovery["unavailable"] or recovery["repaired"]:
+        mended = f"{recovery['unavailable']}, {recovery['repaired']}"
+        rows.append(("gone by then, repaired", "", mended))
     if recovery["gaps"]:
         times = "/".join(f"{recovery[f'{name}_ms']:.2f}" for name in ("p50", "p99", "max"))
         rows.append(("recovery p50/p99/max", "", f"{times} ms"))

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from agents.native.build import ensure_kernel_library
 from controller.plan import Plan
 from experiments.config import ExperimentConfig
 from experiments.impairments import resolve, uplinks
@@ -79,6 +80,7 @@ def run_experiment(
     if clock == "real":
         require_root()
     kernel = ensure_kernel() if clock == "virtual" else None
+    ensure_kernel_library()  # here, for the virtual machine may not keep what it builds
     run_dir = create_run(results_dir, config)
     with _state_of(run_dir), termination_interrupts():
         plan.write(run_dir / "plan.json")
@@ -140,7 +142,7 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         jitter_us=config.jitter_us,
         controller=config.controller,
         ways=config.ways,
-        accounting=config.memory_model,
+        memory_model=config.memory_use,
         dtype=config.dtype,
         ordered=config.ordered,
         engine=config.engine,

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.context import Accounting, Collision, ElementType, EngineName, Hash
+from agents.context import Collision, ElementType, EngineName, Hash, MemoryModel
 from experiments.faults import Fault
 from experiments.impairments import LinkImpairment
 from testbed.jsonmodel import read_model
@@ -26,7 +26,7 @@ class Runtime(Frozen):
     jitter_us: float
     controller: str
     ways: int = 1
-    accounting: Accounting = "accumulate"
+    memory_model: MemoryModel = "accumulate"
     dtype: ElementType = "i32"
     ordered: bool = False
     engine: EngineName = "native"

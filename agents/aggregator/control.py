@@ -14,7 +14,7 @@ from agents.recovery.gaps import Range
 from agents.recovery.resend import Heartbeat, Resender
 from agents.recovery.serial import WRAP
 from agents.sockets import ControlSocket
-from agents.wire import PacketType, wire_bytes
+from agents.wire import PacketType
 
 RESEND_SHARE = 0.5
 """Of the island's access link, for what is sent again."""
@@ -56,7 +56,7 @@ class ControlPort:
         self._output = output
         self._recorder = recorder
         self._to = ctx.addresses.island(ctx.city)
-        size = wire_bytes(ctx.layout.elements)
+        size = ctx.layout.burst_bytes(0, 1)
         self._resender = Resender(datagram_bucket(ctx.access_gbps, RESEND_SHARE, size))
         self._heartbeat = Heartbeat(_FIRST_HEARTBEAT_NS, _LONGEST_PAUSE_NS)
         self._ended: set[int] = set()

@@ -58,7 +58,7 @@ class Aggregator:
         self._stopping = False
         signal.signal(signal.SIGTERM, self._stop)
         self._recorder = Recorder()
-        row_bytes = datagram_bytes(ctx.layout.elements)
+        row_bytes = datagram_bytes(ctx.layout.elements, ctx.layout.element_bytes)
         self._ring = ResendRing(
             ring_rows(ctx.resend_bytes, row_bytes, ctx.burst_datagrams), row_bytes
         )
@@ -193,6 +193,9 @@ class Aggregator:
             timeout_ns=ctx.timeout_ns,
             collision=ctx.collision,
             hashing=ctx.hash,
+            ways=ctx.ways,
+            memory_model=ctx.memory_model,
+            ordered=ctx.ordered,
         )
 
     def _sleep_until_start(self, poll: Callable[[], None]) -> None:

@@ -2,6 +2,7 @@
 
 import ctypes
 import mmap
+import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -176,14 +177,14 @@ class NativeEngine:
         self._call(self._kernel.expire, now_ns)
 
     def serve(self, sockets: Sockets, until_ns: int) -> Served:
-        """Receive, take, expire and send until a time, or until something else is due.
+        """Receive, take, expire and send until a time, or until nothing comes.
 
         Parameters
         ----------
         sockets
-            See `agents.aggregator.serving`; says afterwards what came.
+            Where to; says afterwards what came when the time was over.
         until_ns
-            CLOCK_MONOTONIC; it is looked at after each buffer.
+            CLOCK_MONOTONIC.
 
         Raises
         ------
@@ -193,8 +194,19 @@ class NativeEngine:
         sockets.error = 0
         served = Served(self._call(self._kernel.serve, ctypes.byref(sockets), until_ns))
         if served is Served.FAILED:
-            raise OSError(sockets.error, "the aggregator cannot receive or send")
+            reason = os.strerror(sockets.error)
+            raise OSError(sockets.error, f"the aggregator cannot receive or send: {reason}")
         return served
+
+    def take_sent(self) -> list[tuple[int, int, int]]:
+        """What `serve` has sent since the last call: (round, datagrams, bytes on the wire)."""
+        sent = []
+        for round_index, place in self._live.items():
+            live = self._state.live[place]
+            if live.sent_datagrams:
+                sent.append((round_index, live.sent_datagrams, live.sent_bytes))
+                live.sent_datagrams = live.sent_bytes = 0
+        return sent
 
     def _first_state(self, rows: int) -> EngineState:
         settings, layout, ring = self._settings, self._settings.layout, self._ring

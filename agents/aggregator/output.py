@@ -27,6 +27,8 @@ class AggregateStream:
 
     Attributes
     ----------
+    to, burst
+        As given.
     datagrams, wire_bytes
         Sent for the first time so far, by round.
     """
@@ -35,8 +37,8 @@ class AggregateStream:
         self.datagrams: Counter[int] = Counter()
         self.wire_bytes: Counter[int] = Counter()
         self._ring = ring
-        self._to = to
-        self._burst = burst
+        self.to = to
+        self.burst = burst
         self._headers: Headers = ring.memory[:, :HEADER_BYTES].view(HEADER_DTYPE)[:, 0]
         self._sender = BurstSender(ring.row_bytes, interface=None)
 
@@ -53,14 +55,23 @@ class AggregateStream:
         """Send datagrams again that the ring still holds."""
         self._send(seq, count)
 
+    def fileno(self) -> int:
+        """The socket's file descriptor."""
+        return self._sender.fileno()
+
+    def note(self, round_index: int, datagrams: int, wire_bytes: int) -> None:
+        """Count what somebody else has sent for the first time from the ring."""
+        self.datagrams[round_index] += datagrams
+        self.wire_bytes[round_index] += wire_bytes
+
     def close(self) -> None:
         """Close the socket."""
         self._sender.close()
 
     def _send(self, seq: int, count: int) -> None:
         while count:
-            part = self._ring.run(seq, min(count, self._burst))
-            self._sender.send(self._ring.view(seq, part), self._to)
+            part = self._ring.run(seq, min(count, self.burst))
+            self._sender.send(self._ring.view(seq, part), self.to)
             seq += part
             count -= part
 
@@ -69,5 +80,4 @@ class AggregateStream:
         rounds, sizes = self._headers["round"][rows], self._ring.sizes[rows]
         for round_index in np.unique(rounds).tolist():
             own = sizes[rounds == round_index]
-            self.datagrams[round_index] += len(own)
-            self.wire_bytes[round_index] += int(own.sum()) + len(own) * _FRAME_BYTES
+            self.note(round_index, len(own), int(own.sum()) + len(own) * _FRAME_BYTES)

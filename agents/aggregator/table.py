@@ -5,14 +5,12 @@ rules are those of the package, and this is the reference for any faster table.
 
 Of each block in an open round the table knows who was seen and who has left. Who
 was seen and has not left is held, so no slot need be searched.
-
-A burst whose blocks are all in the same state is added in a few vector operations,
-any other burst block by block, with the same result.
 """
 
 from typing import Literal, NamedTuple
 
 from agents.aggregator.arithmetic import Part, widen
+from agents.aggregator.fastpath import FastPath
 from agents.aggregator.ledger import (
     NEVER_NS,
     Bitmaps,
@@ -22,10 +20,9 @@ from agents.aggregator.ledger import (
     Sink,
     TableCounters,
 )
-from agents.aggregator.memory import Slots
 from agents.aggregator.sets import Collision, Hash, Sets
 from agents.aggregator.stores import Accumulators, Buffers, Store
-from agents.wire import Cause, DType, StreamLayout, Values
+from agents.wire import Cause, DType, StreamLayout, Values, check_sources
 from testbed.errors import InputError
 
 __all__ = ["NEVER_NS", "Emission", "MemoryModel", "Sink", "Table", "TableCounters"]
@@ -105,13 +102,14 @@ class Table:
                 "ordered sums need every contribution to be kept until its block is complete; "
                 "set the memory model to hold, or ordered to off"
             )
-        self._runs: Accumulators | None = None
+        self._fast: FastPath | None = None
         self._store: Store
         if memory_model == "hold":
             self._store = Buffers(self.slots, layout.elements, dtype, ordered=ordered)
         else:
             self._store = accumulators = Accumulators(self.slots, layout.elements, dtype)
-            self._runs = accumulators if vectorised else None
+            if vectorised:
+                self._fast = FastPath(self._sets, accumulators, self._outlet)
 
     @property
     def occupied(self) -> int:
@@ -129,7 +127,14 @@ class Table:
         return min(NEVER_NS, self._sets.first_ns + self._timeout_ns)
 
     def open_round(self, round_index: int, mask: int) -> None:
-        """Accept contributions of a round; ``mask`` has a bit for each expected one."""
+        """Accept contributions of a round; ``mask`` has a bit for each expected one.
+
+        Raises
+        ------
+        InputError
+            The mask has more bits than the header.
+        """
+        check_sources(mask.bit_length())
         ledger = self._sets.open_round(round_index, mask, self._layout.blocks)
         self._rounds[round_index] = ledger
 
@@ -198,12 +203,12 @@ class Table:
             self.counters.drops["round"] += count
         elif contributors == 0 or contributors & ~ledger.mask:
             self.counters.drops["contributor"] += count
-        elif not self._fits(block, count, width):
+        elif not self._layout.has(block, count, width):
             self.counters.drops["block"] += count
         else:
             exponent = exponent if self._dtype is DType.I32_EXPONENT else 0
             part = Part(widen(values, self._dtype), contributors, flags, exponent)
-            if self._runs is None or not self._add_run(self._runs, ledger, block, part, now_ns):
+            if self._fast is None or not self._fast.take(ledger, block, part, now_ns):
                 for i in range(count):
                     one = part._replace(values=part.values[i : i + 1])
                     self._add_block(ledger, block + i, one, now_ns)
@@ -213,44 +218,6 @@ class Table:
         while self.next_timeout_ns <= now_ns:
             for slot in self._sets.pop_oldest():
                 self._evict(slot, Cause.TIMEOUT)
-
-    def _fits(self, block: int, count: int, width: int) -> bool:
-        """Whether the stream has such blocks, of this many elements each."""
-        last = block + count - 1
-        elements_of = self._layout.elements_of
-        return last < self._layout.blocks and elements_of(block) == width == elements_of(last)
-
-    def _add_run(
-        self, store: Accumulators, ledger: RoundLedger, block: int, part: Part, now_ns: int
-    ) -> bool:
-        """Take a burst at once if its blocks are in the same state; else change nothing."""
-        count, width = part.values.shape
-        blocks = slice(block, block + count)
-        index: slice | Slots | None = None
-        all_seen, all_emitted = ledger.seen[blocks].tolist(), ledger.emitted[blocks].tolist()
-        seen, emitted = all_seen[0], all_emitted[0]
-        alike = all_seen.count(seen) == count == all_emitted.count(emitted)
-        if not alike or seen & part.bitmap:
-            return False
-        now_seen = seen | part.bitmap
-        held, done = seen != emitted, now_seen == ledger.mask
-        if held:
-            index = self._sets.held_slots(ledger, block, count)
-            if index is None or not store.add_run(index, part):
-                return False
-        elif not done:
-            index = self._sets.free_slots(ledger, block, count)
-            if index is None or not store.put_run(index, part):
-                return False
-            self._sets.occupy(ledger, index, block, count, now_ns)
-        ledger.note(blocks, now_seen, count)
-        self.counters.late += count if emitted else 0
-        if done:
-            if held and index is not None:
-                self._sets.release(index)
-                part = Part(store.take_run(index)[:, :width], now_seen ^ emitted)
-            self._outlet.emit(ledger, block, part, Cause.COMPLETE)
-        return True
 
     def _add_block(self, ledger: RoundLedger, block: int, part: Part, now_ns: int) -> None:
         """Take one block, values of shape (1, n_elem)."""

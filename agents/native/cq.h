@@ -68,6 +68,7 @@ struct cq_row {
 struct cq_round {
     uint64_t *seen, *emitted; /* by block */
     uint64_t mask, contributions, complete, datagrams, wire_bytes;
+    uint64_t sent_datagrams, sent_bytes; /* by `cq_serve` */
     uint32_t index, clique;
 };
 
@@ -134,17 +135,15 @@ static inline uint8_t *cq_row_elements(const struct cq_engine *e, uint32_t row)
 
 /* crc.c */
 CQ_EXPORT uint32_t cq_crc32c(uint32_t crc, const uint8_t *bytes, size_t count);
-uint32_t cq_crc_update(uint32_t crc, const uint8_t *p, size_t n); /* without the inversions */
-uint32_t cq_crc_header(const uint8_t *datagram);
 uint32_t cq_datagram_crc(const uint8_t *datagram, size_t size);
 int cq_folds(void); /* whether `pass.c` can be used */
 
-/* pass.c */
-uint32_t cq_pass_copy(uint8_t *out, const uint8_t *b, size_t count, uint32_t crc);
-uint32_t cq_pass_add(uint8_t *sums, const uint8_t *b, size_t count, const uint8_t *ahead,
-                     uint32_t crc, int *left);
-uint32_t cq_pass_sum(uint8_t *out, const uint8_t *a, const uint8_t *b, size_t count,
-                     const uint8_t *ahead, uint32_t crc, uint32_t *crc_out, int *left);
+/* pass.c: `count` bytes of elements, 256 or more. Each returns the checksum of datagram `p`. */
+uint32_t cq_pass_copy(uint8_t *out, const uint8_t *p, size_t count);
+uint32_t cq_pass_add(uint8_t *sums, const uint8_t *p, size_t count, const uint8_t *ahead,
+                     int *left);
+uint32_t cq_pass_sum(uint8_t *out, const uint8_t *header, const uint8_t *a, const uint8_t *p,
+                     size_t count, const uint8_t *ahead, uint32_t *crc_out, int *left);
 
 /* sums.c */
 void cq_keep(uint32_t dtype, uint8_t *to, const struct cq_part *part, uint32_t count);
@@ -209,16 +208,15 @@ struct cq_sockets {
     int32_t in, out;
     uint32_t ip, port, most_segments; /* address in host order */
     uint32_t overflow;                /* datagrams lost because the socket was full */
-    uint32_t length, segment;         /* of a buffer that is not the engine's to take */
-    int32_t error, unused;
-    int64_t now_ns;
-    uint64_t buffers;
+    int32_t error;
+    uint32_t length, segment; /* of the buffer that is left to the caller */
+    uint32_t unused;
     uint8_t *buffer; /* CQ_BUFFER_BYTES */
 };
 
-/* Why `cq_serve` came back: the time is over; nothing came for a while; a buffer came that
- * does not begin with data; a call of the system failed. */
-enum cq_served { CQ_DUE, CQ_IDLE, CQ_OTHER, CQ_FAILED };
+/* Why `cq_serve` came back: a buffer came when the time was over; nothing came for a while, or a signal did; a
+ * call of the system failed. */
+enum cq_served { CQ_DUE, CQ_IDLE, CQ_FAILED };
 
 /* serve.c */
 CQ_EXPORT int cq_serve(struct cq_engine *e, struct cq_sockets *s, int64_t until_ns);

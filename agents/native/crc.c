@@ -37,15 +37,6 @@ static uint32_t by_table(uint32_t crc, const uint8_t *p, size_t n)
 #ifdef __x86_64__
 #include "folding.h"
 
-#define WITH_CRC __attribute__((target("sse4.2,pclmul")))
-
-static inline uint64_t word(const uint8_t *p)
-{
-    uint64_t value;
-    memcpy(&value, p, 8);
-    return value;
-}
-
 /* The remainder of `crc` moved up by the bytes of which `power` is x^(8·bytes − 33) mod P,
  * bit-reversed: the product has one factor x more in this order of bits, and the instruction
  * that reduces it multiplies by x^32. */
@@ -109,7 +100,7 @@ int cq_folds(void)
     return __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2");
 }
 
-uint32_t cq_crc_update(uint32_t crc, const uint8_t *p, size_t n)
+static uint32_t update(uint32_t crc, const uint8_t *p, size_t n)
 {
     if (n >= 256 && cq_folds())
         return by_folding(crc, p, n);
@@ -123,7 +114,7 @@ int cq_folds(void)
     return 0;
 }
 
-uint32_t cq_crc_update(uint32_t crc, const uint8_t *p, size_t n)
+static uint32_t update(uint32_t crc, const uint8_t *p, size_t n)
 {
     return by_table(crc, p, n);
 }
@@ -131,7 +122,7 @@ uint32_t cq_crc_update(uint32_t crc, const uint8_t *p, size_t n)
 
 uint32_t cq_crc32c(uint32_t crc, const uint8_t *bytes, size_t count)
 {
-    return ~cq_crc_update(~crc, bytes, count);
+    return ~update(~crc, bytes, count);
 }
 
 /* For the tests: what processors without the instruction compute. */
@@ -140,15 +131,10 @@ CQ_EXPORT uint32_t cq_crc32c_by_table(uint32_t crc, const uint8_t *bytes, size_t
     return ~by_table(~crc, bytes, count);
 }
 
-/* The state after a datagram's header, its own checksum field taken as 0. */
-uint32_t cq_crc_header(const uint8_t *datagram)
-{
-    static const uint8_t zero[4];
-    return cq_crc_update(cq_crc_update(~0u, datagram, CQ_CRC_OFFSET), zero, sizeof zero);
-}
-
+/* Of a datagram, its own checksum field taken as 0. */
 uint32_t cq_datagram_crc(const uint8_t *datagram, size_t size)
 {
-    return ~cq_crc_update(cq_crc_header(datagram), datagram + CQ_HEADER_BYTES,
-                          size - CQ_HEADER_BYTES);
+    static const uint8_t zero[4];
+    uint32_t crc = update(update(~0u, datagram, CQ_CRC_OFFSET), zero, sizeof zero);
+    return ~update(crc, datagram + CQ_HEADER_BYTES, size - CQ_HEADER_BYTES);
 }

@@ -5,9 +5,18 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
+#define WITH_CRC __attribute__((target("sse4.2,pclmul")))
 #define WITH_FOLDING __attribute__((target("avx2,vpclmulqdq,pclmul,sse4.2")))
 #define FOLDING_INLINE WITH_FOLDING static inline __attribute__((always_inline))
+
+static inline uint64_t word(const uint8_t *p)
+{
+    uint64_t value;
+    memcpy(&value, p, 8);
+    return value;
+}
 
 FOLDING_INLINE __m256i bytes_at(const uint8_t *p)
 {

@@ -58,11 +58,10 @@ class Served(IntEnum):
     """``enum cq_served``: why `Kernel.serve` came back."""
 
     DUE = 0
+    """A buffer came when the time was over; it has not been taken."""
     IDLE = 1
     """Nothing came for a while, or a signal did."""
-    OTHER = 2
-    """A buffer that does not begin with data is left to the caller."""
-    FAILED = 3
+    FAILED = 2
 
 
 SLOT_DTYPE = np.dtype(
@@ -93,6 +92,7 @@ class Round(ctypes.Structure):
         *((name, _POINTER) for name in ("seen", "emitted")),
         *((name, _U64) for name in ("mask", "contributions", "complete")),
         *((name, _U64) for name in ("datagrams", "wire_bytes")),
+        *((name, _U64) for name in ("sent_datagrams", "sent_bytes")),
         *((name, _U32) for name in ("index", "clique")),
     )
 
@@ -144,10 +144,8 @@ class Sockets(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("incoming", "outgoing")),
         *((name, _U32) for name in ("ip", "port", "most_segments", "overflow")),
-        *((name, _U32) for name in ("length", "segment")),
-        *((name, ctypes.c_int32) for name in ("error", "unused")),
-        ("now_ns", _I64),
-        ("buffers", _U64),
+        ("error", ctypes.c_int32),
+        *((name, _U32) for name in ("length", "segment", "unused")),
         ("buffer", _POINTER),
     )
 

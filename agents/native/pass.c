@@ -29,16 +29,36 @@ FOLDING_INLINE void fetch(const uint8_t *p)
     __builtin_prefetch(p + 64, 1);
 }
 
+/* The state after a datagram's header, its own checksum field taken as 0. */
+FOLDING_INLINE uint32_t header_crc(const uint8_t *header)
+{
+    uint64_t crc = ~0u;
+    uint32_t last;
+    for (int i = 0; i < 48; i += 8)
+        crc = _mm_crc32_u64(crc, word(header + i));
+    memcpy(&last, header + 48, sizeof last);
+    return _mm_crc32_u32(_mm_crc32_u32((uint32_t)crc, last), 0);
+}
+
+/* The checksum, from the 32 bytes that stand for all before, and the last `count` ones. */
 FOLDING_INLINE uint32_t finish(__m256i rest, const uint8_t *tail, size_t count)
 {
-    uint8_t last[32];
-    _mm256_storeu_si256((__m256i *)last, rest);
-    return cq_crc_update(cq_crc_update(0, last, sizeof last), tail, count);
+    uint64_t crc = _mm_crc32_u64(0, (uint64_t)_mm256_extract_epi64(rest, 0));
+    crc = _mm_crc32_u64(crc, (uint64_t)_mm256_extract_epi64(rest, 1));
+    crc = _mm_crc32_u64(crc, (uint64_t)_mm256_extract_epi64(rest, 2));
+    crc = _mm_crc32_u64(crc, (uint64_t)_mm256_extract_epi64(rest, 3));
+    for (size_t i = 0; i < count; i += 4) {
+        uint32_t four;
+        memcpy(&four, tail + i, sizeof four);
+        crc = _mm_crc32_u32((uint32_t)crc, four);
+    }
+    return ~(uint32_t)crc;
 }
 
 /* Copy `b`, or add it to `a`, into `out`; `crc` is that over `b`, `crc_out` (SUM) over `out`.
  *
- * What the next pass will write, `ahead`, is fetched into the cache meanwhile. */
+ * What the next pass will write is fetched into the cache meanwhile: `ahead`, and (SUM) the
+ * row of the ring that follows on this one. */
 FOLDING_INLINE uint32_t run(uint8_t *out, const uint8_t *a, const uint8_t *b, size_t count,
                             const uint8_t *ahead, uint32_t crc, uint32_t *crc_out, int *left,
                             enum mode mode)
@@ -54,6 +74,8 @@ FOLDING_INLINE uint32_t run(uint8_t *out, const uint8_t *a, const uint8_t *b, si
         __m256i s2 = step(out + at + 64, a + at + 64, y2, &signs, mode);
         __m256i s3 = step(out + at + 96, a + at + 96, y3, &signs, mode);
         fetch(ahead + at);
+        if (mode == SUM)
+            fetch(out + count + CQ_HEADER_BYTES + at);
         if (first) {
             in = folds_begin(crc, y0, y1, y2, y3);
             from = mode == SUM ? folds_begin(*crc_out, s0, s1, s2, s3) : in;
@@ -73,12 +95,12 @@ FOLDING_INLINE uint32_t run(uint8_t *out, const uint8_t *a, const uint8_t *b, si
     int any = _mm256_movemask_ps(_mm256_castsi256_ps(signs)) != 0;
     for (size_t i = at; i < count; i += 4) {
         uint32_t x = 0, y, sum;
-        __builtin_memcpy(&y, b + i, 4);
+        memcpy(&y, b + i, 4);
         if (mode != COPY)
-            __builtin_memcpy(&x, a + i, 4);
+            memcpy(&x, a + i, 4);
         sum = x + y;
         any |= (int32_t)((x ^ sum) & (y ^ sum)) < 0;
-        __builtin_memcpy(out + i, &sum, 4);
+        memcpy(out + i, &sum, 4);
     }
     *left = any;
     if (mode == SUM)
@@ -86,43 +108,44 @@ FOLDING_INLINE uint32_t run(uint8_t *out, const uint8_t *a, const uint8_t *b, si
     return finish(rest_in, b + at, count - at);
 }
 
-WITH_FOLDING uint32_t cq_pass_copy(uint8_t *out, const uint8_t *b, size_t count, uint32_t crc)
+WITH_FOLDING uint32_t cq_pass_copy(uint8_t *out, const uint8_t *p, size_t count)
 {
+    const uint8_t *b = p + CQ_HEADER_BYTES;
     int left;
-    return run(out, b, b, count, b, crc, &crc, &left, COPY);
+    return run(out, b, b, count, b, header_crc(p), NULL, &left, COPY);
 }
 
-WITH_FOLDING uint32_t cq_pass_add(uint8_t *sums, const uint8_t *b, size_t count,
-                                  const uint8_t *ahead, uint32_t crc, int *left)
+WITH_FOLDING uint32_t cq_pass_add(uint8_t *sums, const uint8_t *p, size_t count,
+                                  const uint8_t *ahead, int *left)
 {
-    return run(sums, sums, b, count, ahead, crc, &crc, left, ADD);
+    return run(sums, sums, p + CQ_HEADER_BYTES, count, ahead, header_crc(p), NULL, left, ADD);
 }
 
-WITH_FOLDING uint32_t cq_pass_sum(uint8_t *out, const uint8_t *a, const uint8_t *b, size_t count,
-                                  const uint8_t *ahead, uint32_t crc, uint32_t *crc_out,
-                                  int *left)
+WITH_FOLDING uint32_t cq_pass_sum(uint8_t *out, const uint8_t *header, const uint8_t *a,
+                                  const uint8_t *p, size_t count, const uint8_t *ahead,
+                                  uint32_t *crc_out, int *left)
 {
-    return run(out, a, b, count, ahead, crc, crc_out, left, SUM);
+    *crc_out = header_crc(header);
+    return run(out, a, p + CQ_HEADER_BYTES, count, ahead, header_crc(p), crc_out, left, SUM);
 }
 
 #else /* never called: `cq_folds` says no */
-uint32_t cq_pass_copy(uint8_t *out, const uint8_t *b, size_t count, uint32_t crc)
+uint32_t cq_pass_copy(uint8_t *out, const uint8_t *p, size_t count)
 {
-    (void)out, (void)b, (void)count;
-    return crc;
+    (void)out, (void)p, (void)count;
+    return 0;
 }
 
-uint32_t cq_pass_add(uint8_t *sums, const uint8_t *b, size_t count, const uint8_t *ahead,
-                     uint32_t crc, int *left)
+uint32_t cq_pass_add(uint8_t *sums, const uint8_t *p, size_t count, const uint8_t *ahead, int *left)
 {
-    (void)sums, (void)b, (void)count, (void)ahead, (void)left;
-    return crc;
+    (void)sums, (void)p, (void)count, (void)ahead, (void)left;
+    return 0;
 }
 
-uint32_t cq_pass_sum(uint8_t *out, const uint8_t *a, const uint8_t *b, size_t count,
-                     const uint8_t *ahead, uint32_t crc, uint32_t *crc_out, int *left)
+uint32_t cq_pass_sum(uint8_t *out, const uint8_t *header, const uint8_t *a, const uint8_t *p,
+                     size_t count, const uint8_t *ahead, uint32_t *crc_out, int *left)
 {
-    (void)out, (void)a, (void)b, (void)count, (void)ahead, (void)crc_out, (void)left;
-    return crc;
+    (void)out, (void)header, (void)a, (void)p, (void)count, (void)ahead, (void)crc_out, (void)left;
+    return 0;
 }
 #endif

@@ -59,9 +59,7 @@ static int store(struct cq_engine *e, const struct run *run, uint32_t block, con
                  struct cq_slot *slot, int64_t now_ns)
 {
     uint8_t *row = cq_row_elements(e, cq_free_row(e));
-    uint32_t bytes = e->row_bytes - CQ_HEADER_BYTES;
-    uint32_t crc = cq_pass_copy(row, p + CQ_HEADER_BYTES, bytes, cq_crc_header(p));
-    if (~crc != get32(p + AT_CRC))
+    if (cq_pass_copy(row, p, e->row_bytes - CQ_HEADER_BYTES) != get32(p + AT_CRC))
         return 0;
     struct cq_part come = {.bitmap = run->bitmap, .flags = run->flags};
     note_taken(e, run, block);
@@ -77,9 +75,8 @@ static int add(struct cq_engine *e, const struct run *run, uint32_t block, const
     struct cq_row *row = &e->row[slot->first_row];
     uint8_t *sums = cq_row_elements(e, slot->first_row);
     int left;
-    uint32_t crc = cq_pass_add(sums, elements, e->row_bytes - CQ_HEADER_BYTES,
-                               ahead(e, run, block), cq_crc_header(p), &left);
-    if (~crc != get32(p + AT_CRC)) {
+    uint32_t count = e->row_bytes - CQ_HEADER_BYTES;
+    if (cq_pass_add(sums, p, count, ahead(e, run, block), &left) != get32(p + AT_CRC)) {
         cq_subtract(sums, elements, e->elements);
         return 0;
     }
@@ -102,23 +99,23 @@ static int complete(struct cq_engine *e, const struct run *run, uint32_t block, 
     uint8_t header[CQ_HEADER_BYTES]; /* the ring's row is not in the cache yet */
     cq_write_header(e, header, run->round, block, &sum, CQ_COMPLETE, now_ns);
     int left;
-    uint32_t crc_out = cq_crc_header(header);
-    uint32_t crc = cq_pass_sum(payload, sum.elements, elements, e->row_bytes - CQ_HEADER_BYTES,
-                               ahead(e, run, block), cq_crc_header(p), &crc_out, &left);
-    if (~crc != get32(p + AT_CRC))
+    uint32_t crc_out, count = e->row_bytes - CQ_HEADER_BYTES;
+    uint32_t crc = cq_pass_sum(payload, header, sum.elements, p, count, ahead(e, run, block),
+                               &crc_out, &left);
+    if (crc != get32(p + AT_CRC))
         return 0;
     memcpy(row, header, sizeof header);
     if (left) {
         cq_saturate(payload, elements, e->elements);
         sum.flags |= CQ_SATURATED;
         row[AT_FLAGS] = sum.flags;
-        crc_out = ~cq_datagram_crc(row, e->row_bytes);
+        crc_out = cq_datagram_crc(row, e->row_bytes);
     }
     note_taken(e, run, block);
     e->free_rows[e->freed++] = slot->first_row;
     e->occupied--;
     cq_release(e, slot);
-    cq_commit(e, run->round, block, &sum, CQ_COMPLETE, ~crc_out, now_ns);
+    cq_commit(e, run->round, block, &sum, CQ_COMPLETE, crc_out, now_ns);
     return 1;
 }
 

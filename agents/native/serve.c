@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -15,6 +16,15 @@ static int64_t clock_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+static void count_sent(struct cq_engine *e, const uint8_t *row, uint32_t size)
+{
+    struct cq_round *round = cq_live_round(e, get32(row + AT_ROUND));
+    if (round) { /* what is sent here is sent as long as its round is live */
+        round->sent_datagrams++;
+        round->sent_bytes += size + CQ_FRAME_BYTES;
+    }
 }
 
 /* Send what the ring holds and was not sent yet; the kernel cuts each burst into datagrams.
@@ -29,7 +39,8 @@ static void send_pending(struct cq_engine *e, struct cq_sockets *s)
     while (e->sent_seq < e->next_seq && !s->error) {
         uint32_t first = (uint32_t)(e->sent_seq % e->ring_rows), count = 0, bytes = 0, size;
         do {
-            size = e->sizes[first + count++];
+            size = e->sizes[first + count];
+            count_sent(e, e->ring + (size_t)(first + count++) * e->row_bytes, size);
             bytes += size;
         } while (size == e->row_bytes && count < s->most_segments && first + count < e->ring_rows
                  && e->sent_seq + count < e->next_seq);
@@ -58,7 +69,7 @@ static void want(struct cq_engine *e, int what)
 }
 
 /* Receive one buffer; its length, or -1. */
-static ssize_t receive(struct cq_sockets *s, int *cut)
+static ssize_t receive(struct cq_sockets *s, uint32_t *segment, int *cut)
 {
     char control[CMSG_SPACE(sizeof(int)) * 2];
     struct iovec into = {.iov_base = s->buffer, .iov_len = CQ_BUFFER_BYTES};
@@ -68,57 +79,47 @@ static ssize_t receive(struct cq_sockets *s, int *cut)
     ssize_t length = recvmsg(s->in, &message, 0);
     if (length < 0)
         return -1;
-    s->length = (uint32_t)length;
-    s->segment = length ? (uint32_t)length : 1;
+    *segment = length ? (uint32_t)length : 1;
     *cut = message.msg_flags & MSG_TRUNC;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
         uint32_t value;
         memcpy(&value, CMSG_DATA(c), sizeof value);
         if (c->cmsg_level == UDP_LEVEL && c->cmsg_type == GRO_OPTION)
-            s->segment = value;
+            *segment = value;
         else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == OVERFLOW_OPTION)
             s->overflow = value;
     }
     return length;
 }
 
-/* Whether a buffer holds something else than data: what recovery asks for, for instance. */
-static int is_other(const struct cq_sockets *s)
-{
-    return s->length >= CQ_HEADER_BYTES && get16(s->buffer + AT_MAGIC) == CQ_MAGIC
-        && s->buffer[AT_TYPE] != CQ_DATA;
-}
-
+/* See `cq_serve`. */
 static int serve(struct cq_engine *e, struct cq_sockets *s, int64_t until_ns)
 {
-    do {
+    for (;;) {
         int cut;
-        if (receive(s, &cut) < 0) {
-            if (errno == EAGAIN || errno == EINTR)
-                return CQ_IDLE;
+        ssize_t length = receive(s, &s->segment, &cut);
+        if (length < 0) {
             s->error = errno;
-            return CQ_FAILED;
+            return errno == EAGAIN || errno == EINTR ? CQ_IDLE : CQ_FAILED;
         }
-        s->now_ns = clock_ns();
-        s->buffers++;
+        s->length = (uint32_t)length;
+        int64_t now_ns = clock_ns();
         if (cut) {
             e->rejects[CQ_TRUNCATED]++;
             continue;
         }
-        if (is_other(s))
-            return CQ_OTHER;
-        cq_take(e, s->buffer, s->length, s->segment, s->now_ns);
-        if (cq_next_timeout(e) <= s->now_ns)
-            cq_expire(e, s->now_ns);
+        if (now_ns >= until_ns)
+            return CQ_DUE;
+        cq_take(e, s->buffer, s->length, s->segment, now_ns);
+        if (cq_next_timeout(e) <= now_ns)
+            cq_expire(e, now_ns);
         send_pending(e, s);
         if (s->error)
             return CQ_FAILED;
-    } while (s->now_ns < until_ns);
-    return CQ_DUE;
+    }
 }
 
-/* Serve until `until_ns`, which is looked at after each buffer, or until Python has to do
- * something. */
+/* Serve until `until_ns`: the buffer that came then is left to the caller. */
 int cq_serve(struct cq_engine *e, struct cq_sockets *s, int64_t until_ns)
 {
     struct serving own = {.sockets = s, .want = e->want, .wants = e->wants};

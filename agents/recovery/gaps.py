@@ -58,7 +58,7 @@ class GapCounters:
     """Came more than once."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Gap:
     """Consecutive missing datagrams, first … end − 1, with one history."""
 
@@ -136,6 +136,7 @@ class GapTracker:
         self._received += arrived
         self.counters.duplicate += count - arrived
         self._hurry(now_ns)
+        self._bound()
         return [(seq - first, part) for seq, part in new]
 
     def announce(self, wire_next: int, wire_oldest: int, now_ns: int) -> tuple[int, int]:
@@ -152,6 +153,7 @@ class GapTracker:
         if upcoming > self.next_seq:
             self._miss(upcoming, now_ns)
             self.next_seq = upcoming
+            self._bound()
         oldest = upcoming - (wire_next - wire_oldest) % WRAP
         return upcoming, self._give_up(self._gaps[0].first, oldest) if self._gaps else 0
 
@@ -190,7 +192,8 @@ class GapTracker:
             gap.due_ns = now_ns + self._rto.timeout_ns(gap.tries)
             asked.append((gap.first, granted))
         self.counters.requested += sum(count for _, count in asked)
-        self._find_due(now_ns)
+        due_ns = min((gap.due_ns for gap in self._gaps), default=NEVER_NS)
+        self.due_ns = due_ns if due_ns > now_ns else self._bucket.ready_ns(now_ns)
         return [(first % WRAP, count) for first, count in asked]
 
     def closed(self) -> list[Closed]:
@@ -209,10 +212,13 @@ class GapTracker:
         self.pending += end - first
         self.counters.noticed += end - first
         self.due_ns = min(self.due_ns, gap.due_ns)
-        if len(self._gaps) > MAX_GAPS:
-            oldest = self._gaps[0]
-            self._give_up(oldest.first, oldest.end)
-            del self._gaps[0]
+
+    def _bound(self) -> None:
+        """Give the oldest gaps up where there are too many."""
+        surplus = len(self._gaps) - MAX_GAPS
+        if surplus > 0:
+            self._give_up(self._gaps[0].first, self._gaps[surplus - 1].end)
+            del self._gaps[:surplus]
 
     def _hurry(self, now_ns: int) -> None:
         """Make gaps due that enough newer datagrams have passed."""
@@ -273,16 +279,12 @@ class GapTracker:
         inside: list[_Gap] = []
         while at < len(self._gaps) and self._gaps[at].first < end:
             gap = self._gaps[at]
-            if gap.end <= first:
-                at += 1
-                continue
-            if gap.first < first:
+            if gap.first < first < gap.end:
                 self._split(gap, first)
-                at += 1
-                continue
-            if gap.end > end:
-                self._split(gap, end)
-            inside.append(gap)
+            elif gap.first >= first:
+                if gap.end > end:
+                    self._split(gap, end)
+                inside.append(gap)
             at += 1
         return inside
 
@@ -294,10 +296,3 @@ class GapTracker:
         self._gaps.insert(where, upper)
         if not upper.tries:
             self._unasked.append(upper)
-
-    def _find_due(self, now_ns: int) -> None:
-        """Work out when to look again; not before there is a token."""
-        due_ns = min((gap.due_ns for gap in self._gaps), default=NEVER_NS)
-        if due_ns <= now_ns:
-            due_ns = self._bucket.ready_ns(now_ns)
-        self.due_ns = due_ns

@@ -4,6 +4,7 @@ import csv
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +15,19 @@ from experiments.comparison.rows import ERROR, NOT_RUN, Source
 from experiments.config import ExperimentConfig
 
 _BITS_PER_BYTE, _PER_MS = 8, 1e-6
+_BRIEF = {
+    "schedule": "schedule",
+    "recovery": "recovery",
+    "loss %": "loss %",
+    "T ms": "T ms",
+    "over plan %": "+T %",
+    "goodput Gbit/s": "Gbit/s",
+    "lost": "lost",
+    "resent": "resent",
+    "sums missing": "missing",
+    "verdict": "verdict",
+}
+"""Headings of the table that fit a terminal of 80 columns; the files have the others too."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +122,14 @@ def print_losses(rows: Sequence[LossRow], title: str, console: Console | None = 
     """Print the table, and below it why runs failed."""
     console = console or Console(highlight=False)
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    for heading in cells(rows[0]):
-        table.add_column(heading, justify="left" if heading == "schedule" else "right")
+    for heading in _BRIEF.values():
+        justify: Literal["left", "right"] = "left" if heading == "schedule" else "right"
+        table.add_column(heading, justify=justify, no_wrap=True)
     for row in rows:
-        table.add_row(*cells(row).values())
+        full = cells(row)
+        table.add_row(*(full[heading] for heading in _BRIEF))
     console.print(table)
+    console.print("+T: over the plan; missing: block sums never complete", style="dim")
     for row in rows:
         if row.verdict in (ERROR, "FAIL"):
             console.print(f"- {row.schedule} at {row.loss_percent:g} %: {row.reason}", markup=False)

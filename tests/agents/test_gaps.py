@@ -118,6 +118,17 @@ def test_the_memory_is_bounded() -> None:
     assert gaps.counters.unavailable == 2 * MAX_GAPS - 1 - MAX_GAPS
 
 
+def test_a_gap_that_is_cut_ever_finer_is_bounded_too() -> None:
+    gaps = tracker()
+    gaps.arrive(0, 1, 0)
+    gaps.arrive(8 * MAX_GAPS, 1, 0)
+    for seq in range(2, 8 * MAX_GAPS, 4):
+        gaps.arrive(seq, 1, seq)
+    known = gaps.counters
+    assert known.noticed == known.late + gaps.pending + known.unavailable
+    assert gaps.pending <= 4 * MAX_GAPS
+
+
 def test_a_late_one_that_was_given_up_is_still_taken() -> None:
     gaps = tracker()
     gaps.arrive(0, 1, 0)

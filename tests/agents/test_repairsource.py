@@ -125,9 +125,18 @@ def test_a_round_that_is_gone_is_refused(bench: Bench) -> None:
     assert refusal is not None
     assert (refusal.kind, refusal.round, refusal.src) == (PacketType.UNAVAILABLE, 1, NYC)
     assert refusal.flags == REPAIR
+    assert len(bench.refusals) == 1
     bench.ask((3, 2), round_index=2)
     bench.source.poll(0)
     assert len(bench.received()) == 2
+
+
+def test_a_round_that_has_not_begun_is_neither_sent_nor_refused(bench: Bench) -> None:
+    bench.ask((3, 2), round_index=1)
+    bench.source.poll(0)
+    assert bench.received() == []
+    assert not bench.refusals
+    assert bench.source.counters()["repair_limited_blocks"] == 2
 
 
 @pytest.mark.parametrize(

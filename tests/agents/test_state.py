@@ -170,4 +170,5 @@ def test_what_the_latest_two_rounds_sent_is_held(tmp_path: Path) -> None:
     state = Bench(tmp_path).states[0]
     assert [state.holds(k) for k in (0, 1)] == [True, False]
     state.table(2)
+    assert state.latest == 2
     assert [state.holds(k) for k in (0, 1, 2, 3)] == [False, True, True, False]

@@ -82,7 +82,7 @@ def test_an_empty_file_gives_the_defaults(tmp_path):
         ("colour", "red", 'unknown key "colour"'),
         ("ways", "3", 'WAYS: "3" is not valid: write 1, 2, 4'),
         ("collision", "prior", 'COLLISION: "prior" is not valid: did you mean "priority"?'),
-        ("accounting", "keep", 'ACCOUNTING: "keep" is not valid: valid: accumulate, hold'),
+        ("memory_model", "keep", 'MEMORY_MODEL: "keep" is not valid: valid: accumulate, hold'),
         ("dtype", "f16", 'DTYPE: "f16" is not valid: did you mean "bf16"?'),
         ("engine", "fast", "ENGINE: "),
         ("resend_ms", "5mz", 'RESEND_MS: "5mz" has the unknown unit "mz"'),
@@ -122,8 +122,8 @@ def test_a_link_that_is_not_in_the_topology_is_refused_with_its_line(tmp_path):
 
 
 def test_sums_in_order_need_every_stream_by_itself():
-    assert load_config(None, {}).memory_model == "accumulate"
-    assert load_config(None, {"ordered": "on"}).memory_model == "hold"
+    assert load_config(None, {}).memory_use == "accumulate"
+    assert load_config(None, {"ordered": "on"}).memory_use == "hold"
     assert plan_experiment(load_config(None, {"ordered": "on"})).memory_model == "hold"
 
 
@@ -139,6 +139,14 @@ def test_more_to_resend_than_there_is_memory_is_refused_with_the_arithmetic():
         plan_experiment(config)
     assert "20 ms × 100 Gbit/s" in str(error.value)
     assert "= 250MB, more than MEMORY of 200MB" in str(error.value)
+
+
+def test_streams_and_what_is_kept_to_resend_must_fit_the_memory_together():
+    given = {"memory": "300MB", "resend_ms": "20", "trees": "shortest-path"}
+    plan = plan_experiment(load_config(None, given))
+    assert not plan.feasible
+    assert "of stream beside 250MB to resend (20 ms × 100 Gbit/s), memory is 300MB" in plan.reason
+    assert plan_experiment(load_config(None, {**given, "memory": "32GB"})).feasible
 
 
 def test_repair_without_recovery_is_refused():
@@ -157,7 +165,7 @@ def test_every_setting_reaches_the_agents(tmp_path):
     )  # fmt: skip
     runtime = make_runtime(config, plan_experiment(config), tmp_path)
     assert (runtime.ways, runtime.collision, runtime.hash) == (2, "priority", "mix")
-    assert (runtime.accounting, runtime.dtype, runtime.ordered) == ("hold", "f32", True)
+    assert (runtime.memory_model, runtime.dtype, runtime.ordered) == ("hold", "f32", True)
     assert (runtime.engine, runtime.resend_ms, runtime.repair) == ("reference", 5.0, True)
     assert (runtime.impairments, runtime.events) == (config.lossy_links, config.events)
     runtime.write(tmp_path / "runtime.json")
