@@ -1,8 +1,8 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment plan optimize compare loss bench-aggregator
-.PHONY: test lint clean distclean
+.PHONY: help variables setup experiment plan optimize compare loss
+.PHONY: bench-aggregator fuzz compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -10,7 +10,7 @@ SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 
 # Each variable that is set becomes the option of its name; the shell quotes the value.
 export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES RATES CONFIG
-export FORMAT BUDGET
+export FORMAT BUDGET DATAGRAMS
 # These by way of --set.
 SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
 	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US
@@ -60,6 +60,8 @@ make optimize     search for the best schedule of a memory; print the Pareto fro
 make compare      plan and run schedules, ablations and memories; write one table and plots
 make loss         run at several loss rates, with recovery and without; one table and a plot
 make bench-aggregator  measure how many Gbit/s one core receives, adds and sends on
+make fuzz         feed damaged datagrams to the aggregator and the island; count every one
+make compare-uftp measure uftp and our stream over the same lossy link
 make variables    list every config key with its values and default
 make test         run all tests
 make lint         check format, style and types
@@ -85,6 +87,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   FORCE        1 runs what the planner refuses
   FORMAT       of plan, optimize, compare: table, or json: one object on the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
+  DATAGRAMS    how many `make fuzz` feeds: 10000000 unless told
   QUICK        1 compares with a tenth of the payload and coarser sweeps
 The aggregator's table, and its recovery from loss:
   WAYS         1, 2, 4: places that a block may take in the table
@@ -131,6 +134,12 @@ loss: setup
 
 bench-aggregator: setup
 	$(in_environment) run benchmarks.aggregator
+
+fuzz: setup
+	$(in_environment) run benchmarks.fuzz $${DATAGRAMS:+--datagrams "$$DATAGRAMS"} $(SEED_OPTION)
+
+compare-uftp: setup
+	$(in_environment) run benchmarks.uftp
 
 variables: setup
 	$(in_environment) run experiments.cli variables

@@ -161,6 +161,10 @@ class Collector:
                 if self.recovery is not None:
                     self.recovery.took(run, kind, now_ns)
 
+    def accepted(self, round_index: int) -> int:
+        """Datagrams of a live round that were merged."""
+        return self._table(round_index).progress(round_index)[0]
+
     def counters(self, round_index: int) -> dict[str, Any]:
         """Counters of one round."""
         got, expectation = self._received[round_index], self._ctx.expectations[round_index]

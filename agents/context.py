@@ -102,6 +102,9 @@ class AgentContext:
         How many times this agent was started before in the same run.
     addresses
         Where streams go.
+    status_socket
+        Whether the aggregator answers on a Unix socket in ``out_dir``; beyond a
+        virtual machine's border nobody could ask.
     """
 
     plan: Plan
@@ -125,6 +128,7 @@ class AgentContext:
     repair: bool = False
     restart: int = 0
     addresses: Addressing = field(default_factory=TestbedAddressing)
+    status_socket: bool = False
 
     def __post_init__(self) -> None:
         limit = burst_limit(self.layout.elements)

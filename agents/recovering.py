@@ -7,7 +7,7 @@ from typing import Any
 from agents.bursts import Batch, Run
 from agents.context import END_MARGIN_NS, AgentContext
 from agents.records import Recorder
-from agents.recovery.control import CONTROL_TYPES, LONGEST_BYTES, REPAIR, decode
+from agents.recovery.control import CONTROL_TYPES, LONGEST_BYTES, REPAIR, Control, decode
 from agents.recovery.repair import Seen
 from agents.repairer import Repairer
 from agents.repairsource import RepairSource
@@ -42,6 +42,7 @@ class Recovery:
     ) -> None:
         self._ctx = ctx
         self._rejects: Counter[str] = Counter()
+        self._heard = 0
         self._overflow = 0
         self._socket = ControlSocket(None, LONGEST_BYTES)
         self._requester = Requester(ctx, self._socket, recorder)
@@ -101,8 +102,12 @@ class Recovery:
     def hear(self, datagram: bytes, now_ns: int) -> None:
         """Take a control datagram."""
         message = decode(datagram, self._ctx.job_id, self._rejects)
-        if message is None:
-            return
+        if message is not None:
+            refused = self.drops().total()
+            self._act_on(message, now_ns)
+            self._heard += self.drops().total() == refused
+
+    def _act_on(self, message: Control, now_ns: int) -> None:
         repairs = bool(message.flags & REPAIR)
         if repairs and message.kind is PacketType.NACK and self._source is not None:
             self._source.hear(message, now_ns)
@@ -126,7 +131,8 @@ class Recovery:
     def counters(self) -> dict[str, Any]:
         """What was asked for and sent again."""
         parts = (self._requester, self._repairer, self._source)
-        return {k: v for part in parts if part is not None for k, v in part.counters().items()}
+        counted = {k: v for part in parts if part is not None for k, v in part.counters().items()}
+        return {"control_datagrams": self._heard, **counted}
 
     def drops(self) -> Counter[str]:
         """Datagrams that were refused here, by reason."""

@@ -73,6 +73,7 @@ class RepairSource:
         self._seq = 0
         self._sent = 0
         self._limited = 0
+        self._impossible = 0
 
     def hear(self, message: Control, now_ns: int) -> None:
         """Queue what is asked for, or refuse it."""
@@ -90,12 +91,14 @@ class RepairSource:
             )
             self._socket.send(encode(refusal, ctx.job_id), ctx.addresses.island(message.src))
             return
-        for block, wanted in message.ranges:
-            count = min(wanted, ctx.layout.blocks - block)
+        blocks = ctx.layout.blocks
+        ranges = [(b, min(count, blocks - b)) for b, count in message.ranges if b < blocks]
+        self._impossible += len(message.ranges) - len(ranges)
+        if not ranges:  # a request counts once, however many ranges it has
+            self.drops["block"] += 1
+        for block, count in ranges:
             entry = (message.src, message.round, block, count)
-            if count <= 0:
-                self.drops["block"] += 1
-            elif len(self._waiting) >= MAX_WAITING:
+            if len(self._waiting) >= MAX_WAITING:
                 self._limited += count
             elif entry not in self._waiting:
                 self._waiting.append(entry)
@@ -122,7 +125,11 @@ class RepairSource:
 
     def counters(self) -> dict[str, Any]:
         """What was sent again."""
-        return {"repair_sent_blocks": self._sent, "repair_limited_blocks": self._limited}
+        return {
+            "repair_sent_blocks": self._sent,
+            "repair_limited_blocks": self._limited,
+            "repair_impossible_ranges": self._impossible,
+        }
 
     def close(self) -> None:
         """Close the socket."""

@@ -185,7 +185,7 @@ class Requester:
             kind,
             self._ctx.city,
             seq % WRAP,
-            count,
+            min(count, WRAP - 1),  # numbers that leap about can leave out more than fits
             value,
             cause=tries,
         )

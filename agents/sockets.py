@@ -227,6 +227,11 @@ class ControlSocket:
         Where it listens; None if it only sends.
     longest_bytes
         What is longer is cut off to one byte more, so that it is seen to be too long.
+
+    Attributes
+    ----------
+    address
+        Where it is bound.
     """
 
     def __init__(self, bind: Endpoint | None, longest_bytes: int) -> None:
@@ -235,6 +240,7 @@ class ControlSocket:
         self._longest_bytes = longest_bytes
         if bind is not None:
             self._sock.bind(bind)
+        self.address: Endpoint = self._sock.getsockname()
 
     def fileno(self) -> int:
         """Descriptor, for `BurstReceiver.wait`."""

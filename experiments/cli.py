@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.exceptions import TyperException
 
-from testbed.errors import CliquenetError, InputError, UntrustedRunError, suggestion
+from testbed.commandline import run_command_line
+from testbed.errors import InputError, UntrustedRunError, suggestion
 
 if TYPE_CHECKING:
     from experiments.config import ExperimentConfig
 
-INTERRUPTED = 130
 _FORMATS = ("table", "json")
 DEFAULT_RESULTS = Path(__file__).parent.parent / "results"
 
@@ -251,23 +250,7 @@ def _analyse(run_dir: Path) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command line and return its exit status; one line per error."""
-    try:
-        status = app(args=argv, standalone_mode=False)
-    except TyperException as error:
-        return _fail(error.format_message(), error.exit_code)
-    except CliquenetError as error:
-        return _fail(str(error), error.status)
-    except (KeyboardInterrupt, typer.Abort):
-        status = INTERRUPTED
-    if status == INTERRUPTED:
-        return _fail("interrupted", INTERRUPTED)
-    return int(status or 0)
-
-
-def _fail(message: str, status: int) -> int:
-    one_line = " ".join(message.split())
-    sys.stderr.write(f"error: {one_line}\n")
-    return status
+    return run_command_line(app, argv)
 
 
 if __name__ == "__main__":

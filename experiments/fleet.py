@@ -142,4 +142,5 @@ class Fleet:
             repair=runtime.repair,
             jitter_us=runtime.jitter_us,
             restart=restart,
+            status_socket=runtime.clock == "real",
         )

@@ -18,7 +18,7 @@ from testbed.paths import cache_dir, calling_user, give_to_caller, make_dir
 from testbed.virtualtime.kernel import ensure_kernel
 
 ROOT = Path(__file__).parent.parent
-_CACHED = ("venv", "kernel", "native", "log")
+_CACHED = ("venv", "kernel", "native", "uftp", "log")
 
 
 def set_up() -> None:

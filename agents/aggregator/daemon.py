@@ -17,7 +17,9 @@ from agents.aggregator.engine import EngineSettings, Progress, ReferenceEngine
 from agents.aggregator.intake import make_intake
 from agents.aggregator.memory import memory_slots, ring_rows
 from agents.aggregator.output import AggregateStream
+from agents.aggregator.reporting import StatusReporter, engine_status
 from agents.aggregator.ring import ResendRing
+from agents.aggregator.status import Status
 from agents.context import NS_PER_MS, AgentContext, run_agent
 from agents.records import Recorder
 from agents.recovery.control import LONGEST_BYTES
@@ -42,7 +44,13 @@ def run_aggregator(ctx: AgentContext) -> int:
     as the island asks; then ``aggregator-<city>.bin`` (`agents.records`) and
     ``aggregator-<city>.json`` are written.
     """
-    return run_agent(ROLE, ctx, lambda c: Aggregator(c).run())
+    return run_agent(ROLE, ctx, _run)
+
+
+def _run(ctx: AgentContext) -> None:
+    aggregator = Aggregator(ctx)
+    with StatusReporter(ctx, aggregator.status) as reporter:
+        aggregator.run(reporter.poll)
 
 
 class Aggregator:
@@ -110,16 +118,20 @@ class Aggregator:
         self._drain(now_ns)
         self._write()
 
-    def status(self) -> dict[str, Any]:
-        """What the aggregator is doing right now, as plain JSON values; see `report`."""
-        return {
-            **self._counters(),
-            "rounds": [
-                report.round_counters(self._ctx, k, self._engine.progress(k), self._output)
-                for k in self._live
-            ],
-            "oldest": report.oldest_slot(self._ctx, self._engine.oldest(), time.monotonic_ns()),
-        }
+    def status(self) -> Status:
+        """What the aggregator is doing right now."""
+        control = self._control
+        return engine_status(
+            self._ctx,
+            self._engine,
+            self._ring,
+            slots=self._settings.slots,
+            live=self._live,
+            rejects=self._truncated + control.drops if control else self._truncated,
+            socket_overflow=self._receiver.overflow,
+            recovery=control.counters() if control else {},
+            now_ns=time.monotonic_ns(),
+        )
 
     def _stop(self, _signal: int, _frame: object) -> None:
         self._stopping = True

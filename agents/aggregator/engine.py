@@ -9,6 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from agents.aggregator.builder import DatagramBuilder
 from agents.aggregator.ring import ResendRing
 from agents.aggregator.sets import Collision, Hash
@@ -100,6 +103,9 @@ class Engine(Protocol):
 
     def progress(self, round_index: int) -> Progress:
         """How far a live round has come."""
+
+    def seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+        """Contributors that have come of each block of a live round, shape (blocks,)."""
 
     def oldest(self) -> OpenBlock | None:
         """Whatever has been held for the longest time, if anything is held."""
@@ -214,6 +220,10 @@ class ReferenceEngine:
         """How far a live round has come."""
         live = self._live[round_index]
         return Progress(*self._table.progress(round_index), live.datagrams, live.wire_bytes)
+
+    def seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+        """Contributors that have come of each block of a live round, shape (blocks,)."""
+        return self._table.seen(round_index)
 
     def oldest(self) -> OpenBlock | None:
         """Whatever has been held for the longest time, if anything is held."""

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
+from weakref import WeakMethod
 
 import numpy as np
 import numpy.typing as npt
@@ -150,6 +151,10 @@ class NativeEngine:
         live = self._state.live[self._live[round_index]]
         return Progress(live.contributions, live.complete, live.datagrams, live.wire_bytes)
 
+    def seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+        """Contributors that have come of each block of a live round, shape (blocks,)."""
+        return self._bitmaps[round_index][0]
+
     def oldest(self) -> OpenBlock | None:
         """Whatever has been held for the longest time, if anything is held."""
         index = self._state.oldest
@@ -205,7 +210,8 @@ class NativeEngine:
 
     def _first_state(self, rows: int) -> EngineState:
         settings, layout, ring = self._settings, self._settings.layout, self._ring
-        self._want = WANT_FUNCTION(self._serve_want)
+        serve_want = WeakMethod(self._serve_want)  # a callback of ctypes is never collected
+        self._want = WANT_FUNCTION(lambda state, what: _serve(serve_want(), state, what))
         state = EngineState(
             blocks=layout.blocks,
             elements=layout.elements,
@@ -275,3 +281,9 @@ class NativeEngine:
             state.events = ctypes.addressof(ctypes.c_char.from_buffer(chunk))
             state.events_room = len(chunk) // size
         state.events_used = used // size
+
+
+def _serve(method: Callable[[int, int], None] | None, state: int, what: int) -> None:
+    """Call a method of an engine, which lives as long as the kernel may call back."""
+    if method is not None:
+        method(state, what)

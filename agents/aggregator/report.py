@@ -1,11 +1,10 @@
-"""What an aggregator tells of itself: while it runs (`status`), and at its end."""
+"""What an aggregator tells of itself at its end."""
 
 from typing import Any
 
 from agents.aggregator.engine import Engine, EngineSettings, Progress
 from agents.aggregator.output import AggregateStream
-from agents.aggregator.table import OpenBlock
-from agents.context import NS_PER_MS, AgentContext
+from agents.context import AgentContext
 from agents.weights import contributors
 from agents.wire import ELEMENT_BYTES
 
@@ -48,18 +47,6 @@ def round_counters(
         "bytes_in": progress.wire_bytes,
         "datagrams_out": output.datagrams[round_index],
         "bytes_out": output.wire_bytes[round_index],
-    }
-
-
-def oldest_slot(ctx: AgentContext, block: OpenBlock | None, now_ns: int) -> dict[str, Any] | None:
-    """The block that has been held for the longest time, and who is missing; None if none is."""
-    if block is None:
-        return None
-    return {
-        "round": block.round,
-        "block": block.block,
-        "age_ms": (now_ns - block.first_ns) / NS_PER_MS,
-        "missing_senders": _codes(ctx, block.missing),
     }
 
 

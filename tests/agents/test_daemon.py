@@ -16,6 +16,8 @@ from agent_plans import make_plan
 from agent_processes import LoopbackAddressing, Processes, context
 
 from agents.aggregator.daemon import run_aggregator
+from agents.aggregator.status import LOG_SUFFIX, SOCKET_SUFFIX, status_file
+from agents.aggregator.statusclient import read_status
 from agents.averaging import start_tables
 from agents.bursts import Packer, Run, parse, runs
 from agents.context import AgentContext
@@ -124,7 +126,7 @@ def processes() -> Iterator[Processes]:
 
 @pytest.fixture(params=[10_000.0])
 def bench(request: pytest.FixtureRequest, processes: Processes, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(processes, tmp_path, timeout_ms=request.param)
+    made = Bench(processes, tmp_path, timeout_ms=request.param, status_socket=True)
     yield made
     made.close()
 
@@ -202,6 +204,32 @@ def test_sigterm_flushes_what_is_held(bench: Bench) -> None:
     assert counters["emitted_blocks"] == {"complete": 1, "flush": 1}
     assert counters["high_water_slots"] == 2
     assert counters["rounds"][0]["contributions"] == 3
+
+
+def test_its_status_says_who_is_missing(bench: Bench) -> None:
+    socket_path = status_file(bench.ctx.out_dir, "nyc", SOCKET_SUFFIX)
+    for block in (4, 6, 9):
+        bench.send(LON, block)
+    bench.send(TYO, 9)
+    assert bench.receive().block == 9
+    status = read_status(socket_path)
+    assert status.memory.occupied_slots == 2
+    assert status.rounds[0].contributions == {"lon": 3, "tyo": 1}
+    assert status.rounds[0].gaps == {"lon": 7, "tyo": 9}
+    assert (status.rounds[0].complete_blocks, status.rounds[0].expected_blocks) == (1, 20)
+    assert status.oldest is not None
+    assert (status.oldest.block, status.oldest.missing) == (4, ("tyo",))
+    assert status.oldest.age_ms <= status.time_ms
+    bench.send(TYO, 4)
+    assert bench.receive().block == 4
+    status = read_status(socket_path)
+    assert status.oldest is not None
+    assert status.oldest.block == 6
+    bench.stop()
+    assert not socket_path.exists()
+    last = read_status(status_file(bench.ctx.out_dir, "nyc", LOG_SUFFIX))
+    assert last.emitted_blocks == {"complete": 2, "flush": 1}
+    assert last.memory.occupied_slots == 0
 
 
 def test_an_earlier_process_of_a_sender_is_refused(bench: Bench) -> None:

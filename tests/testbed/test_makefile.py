@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 VARIABLES = (
     "SCHEDULE", "CLOCK", "MEMORY", "MULTICAST", "AGGREGATION", "ROUNDS", "PAYLOAD", "SCALE",
     "SEED", "TOPOLOGY", "TREES", "RATES", "CONFIG", "FORCE", "FORMAT", "BUDGET", "QUICK",
+    "DATAGRAMS",
 )  # fmt: skip
 COMMON = {"PAYLOAD", "SCALE", "TOPOLOGY", "CONFIG"}
 RUN = {"SCHEDULE", "MEMORY", "MULTICAST", "AGGREGATION"}
@@ -118,6 +119,16 @@ def test_0_is_no_flag(stub: Path, target: str, name: str) -> None:
     assert noted(stub, "argv") == ["-m", "experiments.cli", target]
 
 
+def test_fuzz_takes_how_many_and_the_seed(stub: Path) -> None:
+    make(stub, "fuzz", "DATAGRAMS=7", "SEED=3", "BUDGET=1")
+    assert noted(stub, "argv") == ["-m", "benchmarks.fuzz", "--datagrams", "7", "--seed", "3"]
+
+
+def test_the_comparison_with_uftp_takes_nothing(stub: Path) -> None:
+    make(stub, "compare-uftp", "SEED=3")
+    assert noted(stub, "argv") == ["-m", "benchmarks.uftp"]
+
+
 def test_a_failed_command_fails_the_target_with_its_status(stub: Path) -> None:
     done = make(stub, "experiment", status=4)
     assert done.returncode == 2
@@ -143,7 +154,7 @@ def test_lint_stops_at_the_first_complaint(stub: Path) -> None:
 def test_help_names_every_target_and_variable(stub: Path) -> None:
     text = make(stub, "help").stdout
     assert text == make(stub).stdout
-    for target in (*USED, "setup", "test", "lint", "clean", "distclean"):
+    for target in (*USED, "setup", "fuzz", "compare-uftp", "test", "lint", "clean", "distclean"):
         assert f"make {target} " in text
     for variable in VARIABLES:
         assert f"\n  {variable} " in text
