@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from crc32c import crc32c
 
-from agents.wire import StreamLayout, burst_limit, stream_layout
+from agents.wire import StreamLayout, burst_limit, dtype_named, stream_layout
 from controller.plan import Plan
 from testbed import addressing
 from testbed.errors import CliquenetError, InputError
@@ -180,7 +180,9 @@ class AgentContext:
     @cached_property
     def layout(self) -> StreamLayout:
         """How each stream is cut into blocks."""
-        return stream_layout(self.plan.payload_bytes / self.plan.scale, self.mtu_bytes)
+        element_bytes = dtype_named(self.dtype).element_bytes
+        payload_wire_bytes = self.plan.payload_bytes / self.plan.scale
+        return stream_layout(payload_wire_bytes, self.mtu_bytes, element_bytes)
 
     @cached_property
     def job_id(self) -> int:

@@ -13,7 +13,8 @@ from typing import Any
 
 from agents.aggregator import report
 from agents.aggregator.control import ControlPort
-from agents.aggregator.engine import EngineSettings, Progress, ReferenceEngine
+from agents.aggregator.engine import EngineSettings, Progress
+from agents.aggregator.engines import make_engine
 from agents.aggregator.intake import make_intake
 from agents.aggregator.memory import memory_slots, ring_rows
 from agents.aggregator.output import AggregateStream
@@ -25,7 +26,7 @@ from agents.records import Recorder
 from agents.recovery.control import LONGEST_BYTES
 from agents.rounds import RoundWindow
 from agents.sockets import BurstReceiver, ControlSocket, interface_index, udp_counters
-from agents.wire import ELEMENT_BYTES, datagram_bytes
+from agents.wire import ELEMENT_BYTES, datagram_bytes, dtype_named
 
 ROLE = "aggregator"
 _IDLE_NS = 10 * NS_PER_MS
@@ -68,8 +69,8 @@ class Aggregator:
         to = ctx.addresses.island(ctx.city)
         self._output = AggregateStream(self._ring, to, ctx.burst_datagrams)
         self._settings = self._engine_settings()
-        self._engine = ReferenceEngine(
-            self._settings, self._ring, self._output.send, self._recorder
+        self._engine = make_engine(
+            ctx.engine, self._settings, self._ring, self._output.send, self._recorder
         )
         multicast = ctx.plan.multicast
         own_ip, port = ctx.addresses.aggregator(ctx.city)
@@ -204,6 +205,7 @@ class Aggregator:
             hashing=ctx.hash,
             ways=ctx.ways,
             memory_model=ctx.memory_model,
+            dtype=dtype_named(ctx.dtype),
             ordered=ctx.ordered,
         )
 
