@@ -38,6 +38,8 @@ from benchmarks.aggregator_side import KINDS, LIVE_ROUNDS, Board, Kind, run_side
 
 _STALL_S = 5.0
 _NAP_S = 1e-4
+_AHEAD = 6
+"""Bursts that each sender may be ahead of the sums, so that the engine need not wait for it."""
 _WARM_UP_S = 0.3
 _RESEND_BYTES = 32 << 20
 
@@ -130,7 +132,7 @@ class Trial:
                     count = min(burst, shape.blocks - first)
                     self._sending.sendto(self._streams.burst(sender, first, count), self._to)
                     self.sent += count
-            self._wait(step - behind - 1)
+            self._wait(step - behind - _AHEAD)
         self.round += 1
         self._wait(bursts)
 
