@@ -1,7 +1,8 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment plan optimize compare test lint clean distclean
+.PHONY: help variables setup experiment plan optimize compare loss
+.PHONY: bench-aggregator fuzz compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -9,7 +10,11 @@ SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 
 # Each variable that is set becomes the option of its name; the shell quotes the value.
 export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES RATES CONFIG
-export FORMAT BUDGET
+export FORMAT BUDGET DATAGRAMS
+# These by way of --set.
+SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
+	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US
+export $(SETTINGS)
 # What every command has, then what some have.
 COMMON_OPTIONS = \
 	$${PAYLOAD:+--payload "$$PAYLOAD"} $${SCALE:+--scale "$$SCALE"} \
@@ -25,13 +30,19 @@ FORMAT_OPTION = $${FORMAT:+--format "$$FORMAT"}
 FORCE_OPTION = $(if $(filter-out 0,$(FORCE)),--force)
 QUICK_OPTION = $(if $(filter-out 0,$(QUICK)),--quick)
 
-EXPERIMENT_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) \
+SETTING_OPTIONS = $(foreach name,$(SETTINGS),$${$(name):+--set "$(name)=$$$(name)"})
+
+EXPERIMENT_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) \
 	$${CLOCK:+--clock "$$CLOCK"} $(SEED_OPTION) $(FORCE_OPTION)
-PLAN_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(FORMAT_OPTION)
+PLAN_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) \
+	$(FORMAT_OPTION)
 OPTIMIZE_OPTIONS = $${MEMORY:+--memory "$$MEMORY"} $(COMMON_OPTIONS) $(SEED_OPTION) \
 	$(BUDGET_OPTION) $(FORMAT_OPTION)
 COMPARE_OPTIONS = $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SEED_OPTION) $(BUDGET_OPTION) \
 	$(FORMAT_OPTION) $(FORCE_OPTION) $(QUICK_OPTION)
+LOSS_OPTIONS = $${SCHEDULE:+--schedule "$$SCHEDULE"} $${MEMORY:+--memory "$$MEMORY"} \
+	$(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) $(SEED_OPTION) $(FORMAT_OPTION) \
+	$(FORCE_OPTION) $(QUICK_OPTION)
 
 # Runs modules of this clone in its environment. What root wrote here under sudo is handed to
 # the calling user afterwards, however the command ended.
@@ -47,6 +58,10 @@ make experiment   plan, run, analyse and plot one experiment; print its summary
 make plan         print what the planner makes of an experiment, without running it
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
+make loss         run at several loss rates, with recovery and without; one table and a plot
+make bench-aggregator  measure how many Gbit/s one core receives, adds and sends on
+make fuzz         feed damaged datagrams to the aggregator and the island; count every one
+make compare-uftp measure uftp and our stream over the same lossy link
 make variables    list every config key with its values and default
 make test         run all tests
 make lint         check format, style and types
@@ -72,10 +87,26 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   FORCE        1 runs what the planner refuses
   FORMAT       of plan, optimize, compare: table, or json: one object on the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
+  DATAGRAMS    how many `make fuzz` feeds: 10000000 unless told
   QUICK        1 compares with a tenth of the payload and coarser sweeps
+The aggregator's table, and its recovery from loss:
+  WAYS         1, 2, 4: places that a block may take in the table
+  COLLISION    evict-old, forward-new, priority: what leaves where none of them is free
+  HASH         mod, mix: how a block finds its place
+  MEMORY_MODEL accumulate, hold: one sum for each block, or every stream by itself
+  DTYPE        i32, i32-exponent, f32, bf16: elements of a stream
+  ORDERED      on adds in the order of the senders, so that float sums are bit-reproducible
+  ENGINE       native, reference: the aggregator's inner loop
+  RESEND_MS    how much output is kept to be sent again, in ms, out of MEMORY; 0: none
+  REPAIR       on: islands ask the sender for what no edge device can give any more
+The last hop, from each switch to its island (other links: `impairments` of a CONFIG file):
+  LOSS_PERCENT LOSS_BURST            packets lost; mean length of a run of lost ones
+  DUPLICATE_PERCENT REORDER_PERCENT  packets that come twice; that overtake the others
+  LINK_JITTER_US                     the most that a packet is late
 Where they mean nothing they are not used: `make optimize` finds SCHEDULE and TREES itself, and
 `make compare` goes through MEMORY, MULTICAST and AGGREGATION. Plans are written to
-results/plans, searches to results/optimize, comparisons to results/compare.
+results/plans, searches to results/optimize, comparisons to results/compare, loss rates to
+results/loss.
 Defaults, and the keys that only a CONFIG file takes: `make variables`.
 endef
 
@@ -97,6 +128,18 @@ optimize: setup
 
 compare: setup
 	$(in_environment) run experiments.cli compare $(COMPARE_OPTIONS)
+
+loss: setup
+	$(in_environment) run experiments.cli loss $(LOSS_OPTIONS)
+
+bench-aggregator: setup
+	$(in_environment) run benchmarks.aggregator
+
+fuzz: setup
+	$(in_environment) run benchmarks.fuzz $${DATAGRAMS:+--datagrams "$$DATAGRAMS"} $(SEED_OPTION)
+
+compare-uftp: setup
+	$(in_environment) run benchmarks.uftp
 
 variables: setup
 	$(in_environment) run experiments.cli variables

@@ -15,16 +15,14 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from agents.wire import (
-    ELEMENT_BYTES,
-    ELEMENT_DTYPE,
     HEADER_BYTES,
     HEADER_DTYPE,
     MAGIC,
     VERSION,
     Cause,
     DType,
-    Elements,
     PacketType,
+    Values,
     datagram_bytes,
 )
 
@@ -34,14 +32,16 @@ Headers = npt.NDArray[np.void]
 _HEADER: Final = struct.Struct(">HBBBBHIIIHBBQQIhHII")
 _WORDS = np.dtype(
     {
-        "names": ["start", "job_id", "epoch", "place", "bitmap"],
-        "formats": [">u8", ">u4", ">u4", ">u8", ">u8"],
-        "offsets": [0, 8, 12, 16, 32],
+        "names": ["start", "job_id", "origin", "bitmap", "scale"],
+        "formats": [">u8", ">u4", "V24", "V8", "V4"],
+        "offsets": [0, 8, 0, 32, 44],
         "itemsize": HEADER_BYTES,
     }
 )
 """The header in larger pieces, to compare several fields at once: ``start`` is
-magic to n_elem, ``place`` is round to cause."""
+magic to n_elem, ``origin`` magic to cause, ``scale`` exponent and weight."""
+_KEY: Final = ("origin", "bitmap", "scale")
+"""What the datagrams of a run have in common."""
 
 
 class Packer:
@@ -51,33 +51,49 @@ class Packer:
     ----------
     rows, elements
         Datagrams per burst at most, and elements of a full datagram.
-    kind, job_id, epoch, src
+    kind, job_id, epoch, src, dtype
         Header fields that never change in this buffer.
 
     Attributes
     ----------
     payload
-        Elements to fill in, shape (rows, elements), little-endian int32.
+        Elements to fill in, shape (rows, elements), as they are on the wire.
     """
 
     def __init__(
-        self, rows: int, elements: int, *, kind: PacketType, job_id: int, epoch: int, src: int
+        self,
+        rows: int,
+        elements: int,
+        *,
+        kind: PacketType,
+        job_id: int,
+        epoch: int,
+        src: int,
+        dtype: DType = DType.I32,
     ) -> None:
         self.rows = rows
         self.elements = elements
-        self._row_bytes = datagram_bytes(elements)
+        self._element_bytes = dtype.element_bytes
+        self._row_bytes = datagram_bytes(elements, self._element_bytes)
         self._memory = memoryview(bytearray(rows * self._row_bytes))
         buffer = np.frombuffer(self._memory, np.uint8).reshape(rows, self._row_bytes)
         self._headers: Headers = buffer[:, :HEADER_BYTES].view(HEADER_DTYPE)[:, 0]
-        self.payload: Elements = buffer[:, HEADER_BYTES:].view(ELEMENT_DTYPE)
+        self.payload: Values = buffer[:, HEADER_BYTES:].view(dtype.on_wire)
         self._ramp = np.arange(rows, dtype=np.uint64)
-        fixed = {"magic": MAGIC, "version": VERSION, "type": kind, "dtype": DType.I32}
+        fixed = {"magic": MAGIC, "version": VERSION, "type": kind, "dtype": dtype}
         fixed |= {"n_elem": elements, "job_id": job_id, "epoch": epoch, "src": src}
         for name, value in fixed.items():
             self._headers[name] = value
 
     def address(
-        self, *, round_index: int, clique: int, bitmap: int, cause: int = Cause.NONE
+        self,
+        *,
+        round_index: int,
+        clique: int,
+        bitmap: int,
+        cause: int = Cause.NONE,
+        flags: int = 0,
+        exponent: int = 0,
     ) -> None:
         """Set the fields that are the same in all datagrams of a burst."""
         headers = self._headers
@@ -86,6 +102,8 @@ class Packer:
         headers["cause"] = cause
         headers["bitmap"] = bitmap
         headers["weight"] = bitmap.bit_count()
+        headers["flags"] = flags
+        headers["exponent"] = exponent
 
     def seal(
         self, count: int, block: int, seq: int, t_send_us: int, last_elements: int
@@ -116,7 +134,9 @@ class Packer:
         headers["n_elem"][-1] = last_elements
         headers["crc"] = 0
         size = self._row_bytes
-        burst = self._memory[: (count - 1) * size + datagram_bytes(last_elements)]
+        burst = self._memory[
+            : (count - 1) * size + datagram_bytes(last_elements, self._element_bytes)
+        ]
         headers["crc"] = [crc32c(burst[i * size : (i + 1) * size]) for i in range(count)]
         return burst
 
@@ -125,7 +145,7 @@ class Batch(NamedTuple):
     """Valid datagrams of one size: headers (n,) and elements (n, n_elem), views of the buffer."""
 
     headers: Headers
-    values: Elements
+    values: Values
 
 
 class Run(NamedTuple):
@@ -138,8 +158,11 @@ class Run(NamedTuple):
     bitmap: int
     block: int
     seq: int
-    values: Elements
+    values: Values
     """Shape (count, n_elem), a view of the receive buffer."""
+    epoch: int = 0
+    flags: int = 0
+    exponent: int = 0
 
 
 def parse(
@@ -150,6 +173,7 @@ def parse(
     kind: PacketType,
     job_id: int,
     rejects: Counter[str],
+    dtype: DType = DType.I32,
 ) -> list[Batch]:
     """Take the datagrams of one receive buffer apart and check each of them.
 
@@ -159,7 +183,7 @@ def parse(
         Received bytes, and how many of them there are. Checksum fields are zeroed.
     segment
         Size of each datagram (UDP_GRO); the last one may be shorter.
-    kind, job_id
+    kind, job_id, dtype
         What is expected here.
     rejects
         Gets one count per refused datagram under its reason: short, magic,
@@ -171,41 +195,46 @@ def parse(
         At most two: those of full size and the short last one.
     """
     whole, tail = divmod(length, segment)
+    least_bytes = datagram_bytes(1, dtype.element_bytes)
     batches = []
     for offset, count, size in ((0, whole, segment), (whole * segment, 1, tail)):
         if count == 0 or (size == 0 and whole):
             continue
-        if size < datagram_bytes(1):
+        if size < least_bytes:
             rejects["short"] += count
             continue
         rows = buffer[offset : offset + count * size].reshape(count, size)
-        batch = _check(rows, kind, job_id, rejects)
+        batch = _check(rows, kind, job_id, dtype, rejects)
         if len(batch.headers):
             batches.append(batch)
     return batches
 
 
-def _check(rows: Bytes, kind: PacketType, job_id: int, rejects: Counter[str]) -> Batch:
+def _check(
+    rows: Bytes, kind: PacketType, job_id: int, dtype: DType, rejects: Counter[str]
+) -> Batch:
     """Check datagrams of one size, shape (n, size); count and leave out the bad ones."""
     size = rows.shape[1]
-    n_elem, odd_bytes = divmod(size - HEADER_BYTES, ELEMENT_BYTES)
+    n_elem, odd_bytes = divmod(size - HEADER_BYTES, dtype.element_bytes)
     headers: Headers = rows[:, :HEADER_BYTES].view(HEADER_DTYPE)[:, 0]
-    values: Elements = rows[:, HEADER_BYTES : size - odd_bytes].view(ELEMENT_DTYPE)
-    sent = headers["crc"].copy()
+    values: Values = rows[:, HEADER_BYTES : size - odd_bytes].view(dtype.on_wire)
+    sent: list[int] = headers["crc"].tolist()
     headers["crc"] = 0
-    garbled = sent != np.array([crc32c(row) for row in rows], np.uint32)
+    actual = [crc32c(row) for row in rows]
     words = headers.view(_WORDS)
-    usual = (words["start"] == _start_word(kind, n_elem)).all() and odd_bytes == 0
-    if usual and (words["job_id"] == job_id).all() and not garbled.any():
+    start, count = _start_word(kind, dtype, n_elem), len(rows)
+    # Lists, because for a few datagrams numpy's comparisons cost more.
+    usual = words["start"].tolist() == [start] * count and odd_bytes == 0
+    if usual and words["job_id"].tolist() == [job_id] * count and sent == actual:
         return Batch(headers, values)
     reasons = {
         "magic": headers["magic"] != MAGIC,
         "version": headers["version"] != VERSION,
         "type": headers["type"] != kind,
-        "dtype": headers["dtype"] != DType.I32,
+        "dtype": headers["dtype"] != dtype,
         "job": headers["job_id"] != job_id,
         "length": (headers["n_elem"] != n_elem) | (odd_bytes != 0),
-        "crc": garbled,
+        "crc": np.array(sent) != np.array(actual),
     }
     bad = np.logical_or.reduce(list(reasons.values()))
     for i in np.flatnonzero(bad):
@@ -213,28 +242,28 @@ def _check(rows: Bytes, kind: PacketType, job_id: int, rejects: Counter[str]) ->
     return Batch(headers[~bad], values[~bad])
 
 
-def _start_word(kind: PacketType, n_elem: int) -> int:
+def _start_word(kind: PacketType, dtype: DType, n_elem: int) -> int:
     """First eight bytes of a valid header without flags, as one number."""
-    return MAGIC << 48 | VERSION << 40 | kind << 32 | DType.I32 << 16 | n_elem
+    return MAGIC << 48 | VERSION << 40 | kind << 32 | dtype << 16 | n_elem
 
 
 def runs(batch: Batch) -> Iterator[Run]:
     """Split a batch into runs of consecutive blocks of one source, in order of arrival."""
     headers, values = batch
-    start = 0
-    if len(headers) > 1:
-        words = headers.view(_WORDS)
-        ids = headers["weight_id"].astype(np.uint64)
-        follows = ids[1:] == ids[:-1] + np.uint64(1)
-        for name in ("epoch", "place", "bitmap"):
-            follows &= words[name][1:] == words[name][:-1]
-        for cut in np.flatnonzero(~follows).tolist():
-            yield _run(headers[start], values[start : cut + 1])
-            start = cut + 1
+    words = headers.view(_WORDS)
+    ids = headers["weight_id"].tolist()
+    keys = [words[name].tolist() for name in _KEY]
+    start, count = 0, len(ids)
+    alike = all(key.count(key[0]) == count for key in keys)
+    if not alike or ids != list(range(ids[0], ids[0] + count)):
+        for i in range(1, count):
+            if ids[i] != ids[i - 1] + 1 or any(key[i] != key[i - 1] for key in keys):
+                yield _run(headers[start], values[start:i])
+                start = i
     yield _run(headers[start], values[start:])
 
 
-def _run(first: np.void, values: Elements) -> Run:
+def _run(first: np.void, values: Values) -> Run:
     fields = _HEADER.unpack(first.tobytes())
     return Run(
         round=fields[8],
@@ -245,4 +274,7 @@ def _run(first: np.void, values: Elements) -> Run:
         bitmap=fields[13],
         seq=fields[14],
         values=values,
+        epoch=fields[7],
+        flags=fields[3],
+        exponent=fields[15],
     )

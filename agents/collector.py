@@ -1,17 +1,21 @@
 """The receiving half of an island: merges sums, adds its own, checks the result."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from agents.admission import misfit
 from agents.aggregator.table import Emission, Table
 from agents.averaging import Replay
-from agents.bursts import Run, runs
+from agents.bursts import Batch, Run, parse, runs
 from agents.context import AgentContext
 from agents.records import NOT_CHECKED, Kind, Recorder
+from agents.recovering import Recovery
+from agents.recovery.serial import Epochs
 from agents.sockets import BurstReceiver, interface_index
 from agents.state import State
 from agents.weights import Weights
@@ -24,6 +28,7 @@ from agents.wire import (
 )
 
 _LIVE_ROUNDS = 2
+_TYPE_AT = 3  # of the header's bytes
 _NO_IDLE_NS = 1000  # `wait` says when there is something to receive
 
 
@@ -62,15 +67,18 @@ class Collector:
         weights: Weights,
         state: State,
         replay: Replay,
+        epoch: int,
         recorder: Recorder,
     ) -> None:
+        self.recovery = (
+            Recovery(ctx, weights, state, epoch, self._seen, recorder) if ctx.recovers else None
+        )
         self._ctx = ctx
         self._weights = weights
         self._state = state
         self._replay = replay
         self._recorder = recorder
         self._kind = PacketType.AGG if ctx.plan.aggregation else PacketType.DATA
-        self._event = Kind.AGGREGATE_IN if ctx.plan.aggregation else Kind.DATA_IN
         self._own_bit = 1 << ctx.city
         self._joins = ctx.plan.multicast and not ctx.plan.aggregation
         own_ip, port = ctx.addresses.island(ctx.city)
@@ -86,6 +94,7 @@ class Collector:
         self._truth: Elements = np.zeros((rows, layout.elements), np.int32)
         self._verdict = NOT_CHECKED
         self._rejects: Counter[str] = Counter()
+        self._epochs = Epochs()
         self._received = [Received() for _ in range(ctx.plan.rounds)]
         expected = (layout.blocks for e in ctx.expectations if e.senders)
         self._blocks_to_come = sum(expected)
@@ -101,23 +110,60 @@ class Collector:
         self._table(round_index).open_round(round_index, mask)
         if self._joins:
             self.socket.join(self._ctx.groups(round_index))
+        if self.recovery is not None:
+            self.recovery.open_round(round_index)
 
     def close_round(self, round_index: int) -> None:
         """Stop accepting a round; what is held of it stays incomplete."""
         self._table(round_index).close_round(round_index)
         if self._joins:
             self.socket.leave(self._ctx.groups(round_index))
+        if self.recovery is not None:
+            self.recovery.close_round(round_index)
 
     def receive(self, now_ns: int) -> None:
         """Receive one buffer."""
-        batches = self.socket.receive(self._kind, self._ctx.job_id, self._rejects)
-        for batch in batches or ():
+        got = self.socket.receive(self._rejects)
+        if got is None:
+            return
+        kind: PacketType | None = self._kind
+        length, segment = got
+        if self.recovery is not None and length > _TYPE_AT:
+            kind = self.recovery.kind_of(int(self.socket.buffer[_TYPE_AT]))
+        if kind is not None:
+            self._receive(length, segment, kind, now_ns)
+        elif self.recovery is not None:
+            for at in range(0, length, segment):
+                datagram = self.socket.buffer[at : min(at + segment, length)]
+                self.recovery.hear(datagram.tobytes(), now_ns)
+
+    def _receive(self, length: int, segment: int, kind: PacketType, now_ns: int) -> None:
+        """Take a buffer of sums or raw blocks."""
+        batches: Iterable[Batch] = parse(
+            self.socket.buffer,
+            length,
+            segment,
+            kind=kind,
+            job_id=self._ctx.job_id,
+            rejects=self._rejects,
+        )
+        if self.recovery is not None and kind is PacketType.AGG:
+            batches = self.recovery.fresh(batches, self.socket.overflow, now_ns)
+        for batch in batches:
             for run in runs(batch):
-                reason = misfit(run, self._kind, self._ctx)
+                reason = misfit(run, kind, self._ctx)
+                if not reason and not self._epochs.admits(run.src, run.epoch):
+                    reason = "epoch"
                 if reason:
                     self._rejects[reason] += len(run.values)
-                else:
-                    self._take(run, now_ns - self._ctx.start_ns)
+                    continue
+                self._take(run, kind, now_ns - self._ctx.start_ns)
+                if self.recovery is not None:
+                    self.recovery.took(run, kind, now_ns)
+
+    def accepted(self, round_index: int) -> int:
+        """Datagrams of a live round that were merged."""
+        return self._table(round_index).progress(round_index)[0]
 
     def counters(self, round_index: int) -> dict[str, Any]:
         """Counters of one round."""
@@ -146,10 +192,14 @@ class Collector:
         for table in self._tables:
             table.drain()
         self.socket.close()
+        if self.recovery is not None:
+            self.recovery.close()
 
     def drops(self) -> dict[str, int]:
         """Datagrams that were refused, by reason."""
         total = Counter(self._rejects)
+        if self.recovery is not None:
+            total += self.recovery.drops()
         for table in self._tables:
             total += table.counters.drops
         return dict(total)
@@ -157,7 +207,10 @@ class Collector:
     def _table(self, round_index: int) -> Table:
         return self._tables[round_index % _LIVE_ROUNDS]
 
-    def _take(self, run: Run, since_start_ns: int) -> None:
+    def _seen(self, round_index: int) -> npt.NDArray[np.uint64]:
+        return self._table(round_index).seen(round_index)
+
+    def _take(self, run: Run, kind: PacketType, since_start_ns: int) -> None:
         """Merge a run of blocks and record it."""
         count, width = run.values.shape
         got, table = self._received[run.round], self._table(run.round)
@@ -172,7 +225,7 @@ class Collector:
         self._recorder.add(
             since_start_ns,
             run.round,
-            self._event,
+            Kind.AGGREGATE_IN if kind is PacketType.AGG else Kind.DATA_IN,
             run.src,
             run.block,
             count,

@@ -1,6 +1,7 @@
 """What an agent is told, and what follows from it."""
 
 import json
+import math
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -11,17 +12,21 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from crc32c import crc32c
 
-from agents.wire import StreamLayout, burst_limit, stream_layout
+from agents.wire import StreamLayout, burst_limit, dtype_named, stream_layout
 from controller.plan import Plan
 from testbed import addressing
 from testbed.errors import CliquenetError, InputError
 
-Collision = Literal["evict-old", "forward-new"]
+Collision = Literal["evict-old", "forward-new", "priority"]
 Hash = Literal["mod", "mix"]
+MemoryModel = Literal["accumulate", "hold"]
+ElementType = Literal["i32", "i32-exponent", "f32", "bf16"]
+EngineName = Literal["native", "reference"]
 Endpoint = tuple[str, int]
 
 END_MARGIN_NS = 1_000_000_000
 NS_PER_MS = 1_000_000
+_BYTES_PER_GBPS_MS = 125_000
 
 
 class Addressing(Protocol):
@@ -32,6 +37,9 @@ class Addressing(Protocol):
 
     def aggregator(self, city: int) -> Endpoint:
         """Address of a city's aggregator."""
+
+    def control(self, city: int) -> Endpoint:
+        """Where a city's aggregator takes requests to send again."""
 
     def group(self, round_index: int, sender: int) -> Endpoint:
         """Multicast address of one sender in one round."""
@@ -47,6 +55,10 @@ class TestbedAddressing:
     def aggregator(self, city: int) -> Endpoint:
         """Address of a city's aggregator."""
         return addressing.aggregator_ip(city), addressing.STREAM_UDP_PORT
+
+    def control(self, city: int) -> Endpoint:
+        """Where a city's aggregator takes requests to send again."""
+        return addressing.aggregator_ip(city), addressing.CONTROL_UDP_PORT
 
     def group(self, round_index: int, sender: int) -> Endpoint:
         """Multicast address of one sender in one round."""
@@ -82,10 +94,17 @@ class AgentContext:
         Folder for the agent's records and counters.
     seed, mtu_bytes, burst_datagrams, jitter_us
         Of the streams.
-    fifo_datagrams, timeout_ms, collision, hash
+    fifo_datagrams, timeout_ms, ways, collision, hash, memory_model, dtype, ordered, engine
         Of the aggregator's table.
+    resend_ms, repair
+        Of the recovery from loss.
+    restart
+        How many times this agent was started before in the same run.
     addresses
         Where streams go.
+    status_socket
+        Whether the aggregator answers on a Unix socket in ``out_dir``; beyond a
+        virtual machine's border nobody could ask.
     """
 
     plan: Plan
@@ -100,7 +119,16 @@ class AgentContext:
     collision: Collision = "evict-old"
     hash: Hash = "mod"
     jitter_us: float = 0.0
+    ways: int = 1
+    memory_model: MemoryModel = "accumulate"
+    dtype: ElementType = "i32"
+    ordered: bool = False
+    engine: EngineName = "native"
+    resend_ms: float = 0.0
+    repair: bool = False
+    restart: int = 0
     addresses: Addressing = field(default_factory=TestbedAddressing)
+    status_socket: bool = False
 
     def __post_init__(self) -> None:
         limit = burst_limit(self.layout.elements)
@@ -109,6 +137,40 @@ class AgentContext:
                 f"burst_datagrams is {self.burst_datagrams}: 1 to {limit} datagrams of "
                 f"MTU {self.mtu_bytes} fit one burst"
             )
+        self._check_recovery()
+
+    def _check_recovery(self) -> None:
+        if not (math.isfinite(self.resend_ms) and self.resend_ms >= 0):
+            raise InputError(f"resend_ms must be a number, 0 or more, not {self.resend_ms:g}")
+        if self.repair and not self.recovers:
+            raise InputError("repair needs recovery: set resend_ms, and aggregation on")
+        if self.resend_bytes > self.memory_bytes:
+            raise InputError(
+                f"resend_ms: {self.resend_ms:g} ms × {self.access_gbps:g} Gbit/s of {self.code} = "
+                f"{self.resend_bytes:.0f} bytes to keep, more than the aggregator's memory of "
+                f"{self.memory_bytes:.0f} bytes (both at scale {self.plan.scale:g}); "
+                "lower resend_ms or raise the memory"
+            )
+
+    @property
+    def recovers(self) -> bool:
+        """Whether lost sums are asked for again."""
+        return self.resend_ms > 0 and self.plan.aggregation
+
+    @property
+    def access_gbps(self) -> float:
+        """Rate of the own island's access link, as packets see it (scaled)."""
+        return self.plan.topology.cities[self.city].access_rate_gbps / self.plan.scale
+
+    @property
+    def memory_bytes(self) -> float:
+        """M as packets see it (scaled)."""
+        return self.plan.memory_bytes / self.plan.scale
+
+    @property
+    def resend_bytes(self) -> float:
+        """The resend ring's share of M (scaled)."""
+        return self.resend_ms * self.access_gbps * _BYTES_PER_GBPS_MS if self.recovers else 0.0
 
     @property
     def code(self) -> str:
@@ -118,7 +180,9 @@ class AgentContext:
     @cached_property
     def layout(self) -> StreamLayout:
         """How each stream is cut into blocks."""
-        return stream_layout(self.plan.payload_bytes / self.plan.scale, self.mtu_bytes)
+        element_bytes = dtype_named(self.dtype).element_bytes
+        payload_wire_bytes = self.plan.payload_bytes / self.plan.scale
+        return stream_layout(payload_wire_bytes, self.mtu_bytes, element_bytes)
 
     @cached_property
     def job_id(self) -> int:
@@ -165,9 +229,14 @@ class AgentContext:
             mask=sum(1 << sender for sender in senders),
         )
 
+    def output_path(self, role: str, suffix: str) -> Path:
+        """Where a file of this agent goes: ``<role>-<city>``, a restarted one's with ``.<n>``."""
+        incarnation = f".{self.restart}" if self.restart else ""
+        return self.out_dir / f"{role}-{self.code}{incarnation}{suffix}"
+
     def write_counters(self, role: str, counters: Mapping[str, Any]) -> None:
-        """Write ``<role>-<city>.json``."""
-        path = self.out_dir / f"{role}-{self.code}.json"
+        """Write the agent's JSON file."""
+        path = self.output_path(role, ".json")
         path.write_text(json.dumps({"role": role, "city": self.code, **counters}, indent=1) + "\n")
 
 

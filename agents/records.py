@@ -25,6 +25,19 @@ class Kind(IntEnum):
     """Aggregator took ``count`` blocks of ``src``; ``value`` slots are in use after it."""
     AGGREGATE_OUT = 5
     """Aggregator sent ``count`` blocks for ``cause``; ``value`` their contributor bitmap."""
+    NACK = 6
+    """Island asked its aggregator for ``count`` datagrams from number ``block`` on."""
+    RESEND = 7
+    """Aggregator sent ``count`` datagrams again, from number ``block`` on."""
+    GAP_CLOSED = 8
+    """Island got ``count`` missing datagrams from number ``block`` on, ``value`` ns after
+    it noticed; ``cause`` is how often they had been asked for (255: or more often)."""
+    UNAVAILABLE = 9
+    """Island was told that ``count`` missing datagrams are gone."""
+    REPAIR_NACK = 10
+    """Island asked ``src`` itself for ``count`` blocks."""
+    REPAIR = 11
+    """Island sent ``count`` blocks again, to city ``value``."""
 
 
 EVENT_DTYPE = np.dtype(
@@ -72,14 +85,26 @@ class Recorder:
         exact: int = NOT_CHECKED,
     ) -> None:
         """Append one event."""
-        if self._used == len(self._chunk):
-            self._full.append(self._chunk)
-            self._chunk = bytearray(len(self._chunk))
-            self._used = 0
+        self.page(1)
         _EVENT.pack_into(
             self._chunk, self._used, t_ns, round_index, kind, src, cause, exact, block, count, value
         )
         self._used += _EVENT.size
+
+    def page(self, events: int) -> tuple[bytearray, int]:
+        """Room for so many events: a chunk, and its bytes already used.
+
+        Whoever writes there says with `written` how many bytes are used then.
+        """
+        if self._used + events * EVENT_DTYPE.itemsize > len(self._chunk):
+            self._full.append(self._chunk[: self._used])
+            self._chunk = bytearray(len(self._chunk))
+            self._used = 0
+        return self._chunk, self._used
+
+    def written(self, used_bytes: int) -> None:
+        """Set how many bytes of the chunk of `page` are used."""
+        self._used = used_bytes
 
     def array(self) -> npt.NDArray[np.void]:
         """All events so far, shape (n,), dtype `EVENT_DTYPE`."""

@@ -10,13 +10,13 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
 
-from agents.bursts import Batch, Bytes, parse
+from agents.bursts import Bytes
 from agents.context import Endpoint
-from agents.wire import PacketType
 from testbed.errors import MachineError
 
 _SO_SNDBUFFORCE: Final = 32
@@ -92,6 +92,10 @@ class BurstSender:
         if sent != len(burst):
             raise OSError(f"only {sent} of {len(burst)} bytes went to {to[0]}:{to[1]}")
 
+    def fileno(self) -> int:
+        """The socket's file descriptor."""
+        return self._sock.fileno()
+
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
@@ -112,9 +116,12 @@ class BurstReceiver:
     Attributes
     ----------
     overflow
-        Datagrams that the kernel threw away because this socket was full.
+        How often the kernel threw something away because this socket was full: a
+        datagram, or several that UDP_GRO had put together.
     address
         Where the socket is bound.
+    buffer
+        Where `receive` puts what came; valid until its next call.
     buffer_bytes
         Size of the kernel's buffer as it was granted.
     """
@@ -133,7 +140,7 @@ class BurstReceiver:
         self._sock.bind(bind)
         self.address: Endpoint = self._sock.getsockname()
         self._into = [bytearray(_LARGEST_RECEIVE)]
-        self._bytes: Bytes = np.frombuffer(self._into[0], np.uint8)
+        self.buffer: Bytes = np.frombuffer(self._into[0], np.uint8)
 
     def join(self, groups: Iterable[Endpoint]) -> None:
         """Join multicast groups on this socket's interface."""
@@ -153,8 +160,16 @@ class BurstReceiver:
                     error.errno, f"cannot {verb} {group}: {error.strerror}{hint}"
                 ) from error
 
-    def wait(self, timeout_ns: int) -> bool:
-        """Sleep until something has arrived (true) or the time is over (false).
+    def fileno(self) -> int:
+        """Descriptor."""
+        return self._sock.fileno()
+
+    def wait(
+        self, timeout_ns: int, *others: "ControlSocket"
+    ) -> "list[BurstReceiver | ControlSocket]":
+        """Sleep until something has arrived, here or at others, or the time is over.
+
+        Returns those at which something has arrived.
 
         Linux lets `select` end late by a thousandth of its time-out. A long
         wait therefore ends early, and the caller comes back for the rest.
@@ -162,31 +177,86 @@ class BurstReceiver:
         if timeout_ns > _LONG_WAIT_NS:
             timeout_ns -= timeout_ns // _EARLY_FRACTION
         timeout_s = max(0, timeout_ns) / 1e9
-        return bool(select.select([self._sock], [], [], timeout_s)[0])
+        sockets: list[BurstReceiver | ControlSocket] = [self, *others]
+        return select.select(sockets, [], [], timeout_s)[0]
 
-    def receive(self, kind: PacketType, job_id: int, rejects: Counter[str]) -> list[Batch] | None:
-        """Receive one buffer and take it apart; see `agents.bursts.parse`.
+    def receive(self, rejects: Counter[str]) -> tuple[int, int] | None:
+        """Receive into `buffer`.
+
+        Parameters
+        ----------
+        rejects
+            Gets a count under ``truncated`` for what did not fit; it is left out.
 
         Returns
         -------
-        list of Batch or None
-            Views of the receive buffer, valid until the next call; None if
-            nothing came in time.
+        tuple of int, or None
+            How many bytes came, and the size of each datagram (`agents.bursts.parse`);
+            None if nothing came in time.
         """
-        try:
-            length, control, flags, _ = self._sock.recvmsg_into(self._into, _CONTROL_BYTES)
-        except BlockingIOError:
-            return None
-        segment = max(1, length)
+        while True:
+            try:
+                length, control, flags, _ = self._sock.recvmsg_into(self._into, _CONTROL_BYTES)
+            except BlockingIOError:
+                return None
+            segment = self._notes(control, max(1, length))
+            if not flags & socket.MSG_TRUNC:
+                return length, segment
+            rejects["truncated"] += 1
+
+    def _notes(self, control: list[tuple[int, int, bytes]], segment: int) -> int:
+        """Read what the kernel says beside the bytes; the size of each datagram."""
         for level, name, data in control:
             if level == _SOL_UDP and name == _UDP_GRO:
                 segment = int.from_bytes(data[:4], "little")
             elif level == socket.SOL_SOCKET and name == _SO_RXQ_OVFL:
                 self.overflow = int.from_bytes(data[:4], "little")
-        if flags & socket.MSG_TRUNC:
-            rejects["truncated"] += 1
-            return []
-        return parse(self._bytes, length, segment, kind=kind, job_id=job_id, rejects=rejects)
+        return segment
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+
+
+class ControlSocket:
+    """A socket for single datagrams, which never waits.
+
+    Parameters
+    ----------
+    bind
+        Where it listens; None if it only sends.
+    longest_bytes
+        What is longer is cut off to one byte more, so that it is seen to be too long.
+
+    Attributes
+    ----------
+    address
+        Where it is bound.
+    """
+
+    def __init__(self, bind: Endpoint | None, longest_bytes: int) -> None:
+        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sock.setblocking(False)
+        self._longest_bytes = longest_bytes
+        if bind is not None:
+            self._sock.bind(bind)
+        self.address: Endpoint = self._sock.getsockname()
+
+    def fileno(self) -> int:
+        """Descriptor, for `BurstReceiver.wait`."""
+        return self._sock.fileno()
+
+    def receive(self) -> bytes | None:
+        """The next datagram; None if there is none."""
+        try:
+            return self._sock.recv(self._longest_bytes + 1)
+        except BlockingIOError:
+            return None
+
+    def send(self, datagram: bytes, to: Endpoint) -> None:
+        """Send one datagram; the network may lose it, and so may a full buffer here."""
+        with suppress(BlockingIOError):
+            self._sock.sendto(datagram, to)
 
     def close(self) -> None:
         """Close the socket."""

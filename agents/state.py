@@ -61,6 +61,15 @@ class State:
         self._to_come = self._rows_to_come()
         self._save()
 
+    @property
+    def latest(self) -> int:
+        """The latest round of which it is fixed what the island sends."""
+        return self._round
+
+    def holds(self, round_index: int) -> bool:
+        """Whether what was sent in a round is still here."""
+        return self._round - 1 <= round_index <= self._round
+
     def table(self, round_index: int) -> Elements:
         """What the island sends in a round (the latest, or the one before it)."""
         while self._round < round_index:

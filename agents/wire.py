@@ -4,13 +4,13 @@ Also how a stream is cut into datagrams, and what they cost on the wire.
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Final
+from enum import IntEnum, IntFlag
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.errors import InputError
+from testbed.errors import InputError, suggestion
 
 MAGIC: Final = 0x434E
 VERSION: Final = 1
@@ -23,6 +23,7 @@ MAX_PAYLOAD_BYTES: Final = 65507
 ETHERNET_BYTES: Final = 14
 IP_UDP_BYTES: Final = 28
 ELEMENT_BYTES: Final = 4
+"""Of an element in memory, whatever its type; on the wire `DType.element_bytes`."""
 LARGE_MTU: Final = 8276
 """The least MTU that holds 2048 elements: from it on, a datagram holds a power of two."""
 ELEMENT_GRAIN: Final = 32
@@ -58,6 +59,8 @@ HEADER_BYTES: Final = HEADER_DTYPE.itemsize
 ELEMENT_DTYPE = np.dtype("<i4")
 
 Elements = npt.NDArray[np.int32]
+Values = npt.NDArray[Any]
+"""Elements of the run's type: int32, float32, or uint16 where bf16 is on the wire."""
 
 
 class PacketType(IntEnum):
@@ -84,25 +87,84 @@ class Cause(IntEnum):
 
 
 class DType(IntEnum):
-    """What the elements are. Runs use ``I32``; the others are reserved."""
+    """What the elements are; one type for a whole run."""
 
     I32 = 1
     I32_EXPONENT = 2
+    """Elements times two to the power of the header's exponent."""
     F32 = 3
     BF16 = 4
+    """The upper half of a float32."""
+
+    @property
+    def on_wire(self) -> np.dtype[Any]:
+        """Type of an element in a datagram."""
+        return _ON_WIRE[self]
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element in a datagram."""
+        return self.on_wire.itemsize
 
 
-def elements_per_datagram(mtu_bytes: int) -> int:
+_ON_WIRE: Final[dict[DType, np.dtype[Any]]] = {
+    DType.I32: ELEMENT_DTYPE,
+    DType.I32_EXPONENT: ELEMENT_DTYPE,
+    DType.F32: np.dtype("<f4"),
+    DType.BF16: np.dtype("<u2"),
+}
+_DTYPES: Final = {dtype.name.lower().replace("_", "-"): dtype for dtype in DType}
+
+
+class Flag(IntFlag):
+    """What a sum's reader must know. Unknown bits are handed on like these."""
+
+    SATURATED = 1
+    """An element left the range of int32 and was set to its limit."""
+    NONFINITE = 2
+    """An element is infinite or no number."""
+
+
+def dtype_named(name: str) -> DType:
+    """Element type of a config's name: i32, i32-exponent, f32, bf16.
+
+    Raises
+    ------
+    InputError
+        There is no such type.
+    """
+    if name not in _DTYPES:
+        raise InputError(f'unknown dtype "{name}"; {suggestion(name, _DTYPES)}')
+    return _DTYPES[name]
+
+
+def check_sources(count: int) -> None:
+    """Refuse more islands than a contributor bitmap has bits.
+
+    Raises
+    ------
+    InputError
+        There are more than `MAX_SOURCES`.
+    """
+    if count > MAX_SOURCES:
+        raise InputError(
+            f"{count} islands need {count} bits of contributors, the header has {MAX_SOURCES}; "
+            f"use a topology of at most {MAX_SOURCES} cities"
+        )
+
+
+def elements_per_datagram(mtu_bytes: int, element_bytes: int = ELEMENT_BYTES) -> int:
     """Elements of a full datagram, so that nothing is ever fragmented.
 
-    2048 on a jumbo path (8248 bytes of UDP payload), 352 at MTU 1500 (1464 bytes).
+    With four bytes each, 2048 on a jumbo path (8248 bytes of UDP payload) and
+    352 at MTU 1500 (1464 bytes).
 
     Raises
     ------
     InputError
         The MTU does not hold a header and a few elements.
     """
-    room = (mtu_bytes - IP_UDP_BYTES - HEADER_BYTES) // ELEMENT_BYTES
+    room = (mtu_bytes - IP_UDP_BYTES - HEADER_BYTES) // element_bytes
     if mtu_bytes >= LARGE_MTU:
         return 1 << (room.bit_length() - 1)
     elements = room // ELEMENT_GRAIN * ELEMENT_GRAIN
@@ -111,19 +173,19 @@ def elements_per_datagram(mtu_bytes: int) -> int:
     return elements
 
 
-def burst_limit(elements: int) -> int:
+def burst_limit(elements: int, element_bytes: int = ELEMENT_BYTES) -> int:
     """How many full datagrams fit one UDP_SEGMENT burst."""
-    return min(MAX_SEGMENTS, MAX_PAYLOAD_BYTES // datagram_bytes(elements))
+    return min(MAX_SEGMENTS, MAX_PAYLOAD_BYTES // datagram_bytes(elements, element_bytes))
 
 
-def datagram_bytes(n_elem: int) -> int:
+def datagram_bytes(n_elem: int, element_bytes: int = ELEMENT_BYTES) -> int:
     """UDP payload of a datagram with ``n_elem`` elements."""
-    return HEADER_BYTES + ELEMENT_BYTES * n_elem
+    return HEADER_BYTES + element_bytes * n_elem
 
 
-def wire_bytes(n_elem: int) -> int:
+def wire_bytes(n_elem: int, element_bytes: int = ELEMENT_BYTES) -> int:
     """Bytes that a shaped link charges for a datagram: Ethernet, IP, UDP, header, elements."""
-    return ETHERNET_BYTES + IP_UDP_BYTES + datagram_bytes(n_elem)
+    return ETHERNET_BYTES + IP_UDP_BYTES + datagram_bytes(n_elem, element_bytes)
 
 
 @dataclass(frozen=True)
@@ -133,23 +195,32 @@ class StreamLayout:
     blocks: int
     elements: int
     last_elements: int
+    element_bytes: int = ELEMENT_BYTES
+    """Of an element on the wire."""
 
     @property
     def wire_bytes(self) -> int:
         """Bytes of the whole stream on the wire."""
-        return (self.blocks - 1) * wire_bytes(self.elements) + wire_bytes(self.last_elements)
+        return self.burst_bytes(0, self.blocks)
 
     def elements_of(self, block: int) -> int:
         """Elements of one block."""
         return self.last_elements if block == self.blocks - 1 else self.elements
 
+    def has(self, block: int, count: int, n_elem: int) -> bool:
+        """Whether there are ``count`` blocks from ``block`` on, all of so many elements."""
+        last = block + count - 1
+        return last < self.blocks and self.elements_of(block) == n_elem == self.elements_of(last)
+
     def burst_bytes(self, block: int, count: int) -> int:
         """Bytes on the wire of ``count`` blocks from ``block`` on."""
         short = self.elements - self.elements_of(block + count - 1)
-        return count * wire_bytes(self.elements) - ELEMENT_BYTES * short
+        return count * wire_bytes(self.elements, self.element_bytes) - self.element_bytes * short
 
 
-def stream_layout(payload_wire_bytes: float, mtu_bytes: int) -> StreamLayout:
+def stream_layout(
+    payload_wire_bytes: float, mtu_bytes: int, element_bytes: int = ELEMENT_BYTES
+) -> StreamLayout:
     """Cut a stream of so many bytes on the wire into blocks.
 
     The total agrees to within one element; where the rest is too short for a
@@ -160,8 +231,8 @@ def stream_layout(payload_wire_bytes: float, mtu_bytes: int) -> StreamLayout:
     InputError
         The stream is shorter than one datagram with one element.
     """
-    elements = elements_per_datagram(mtu_bytes)
-    full, least = wire_bytes(elements), wire_bytes(1)
+    elements = elements_per_datagram(mtu_bytes, element_bytes)
+    full, least = wire_bytes(elements, element_bytes), wire_bytes(1, element_bytes)
     if payload_wire_bytes < least:
         raise InputError(
             f"a payload of {payload_wire_bytes:.0f} bytes on the wire is less than one "
@@ -170,6 +241,6 @@ def stream_layout(payload_wire_bytes: float, mtu_bytes: int) -> StreamLayout:
     whole = int(payload_wire_bytes // full)
     rest = payload_wire_bytes - whole * full
     if whole and rest < least / 2:
-        return StreamLayout(whole, elements, elements)
-    last = max(1, round((rest - wire_bytes(0)) / ELEMENT_BYTES))
-    return StreamLayout(whole + 1, elements, last)
+        return StreamLayout(whole, elements, elements, element_bytes)
+    last = max(1, round((rest - wire_bytes(0)) / element_bytes))
+    return StreamLayout(whole + 1, elements, last, element_bytes)

@@ -1,5 +1,6 @@
 """Where every block went: what reached each island, what was lost on which leg."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -96,18 +97,42 @@ def count_legs(trace: Trace, plan: Plan) -> Legs:
     return Legs(
         network_sent=network_sent,
         network_received=int(trace.of(Kind.HELD, Kind.DATA_IN)["count"].sum()),
-        access_sent=int(trace.of(Kind.AGGREGATE_OUT)["count"].sum()),
+        access_sent=int(trace.of(Kind.AGGREGATE_OUT, Kind.RESEND)["count"].sum()),
         access_received=int(trace.of(Kind.AGGREGATE_IN)["count"].sum()),
     )
 
 
-def partial_sums(trace: Trace, plan: Plan) -> int:
-    """Count the blocks that left an aggregator without all their contributions."""
+def explained_losses(plan: Plan, lost: Mapping[str, int]) -> int:
+    """Datagrams that can be missing at the ends of the trees because of losses on the way.
+
+    A multicast datagram that is lost on a link misses at all receivers behind it: at
+    most as many as the largest of the trees has there.
+
+    Parameters
+    ----------
+    plan
+        The run.
+    lost
+        Losses by direction, such as ``nyc→chi`` or ``island→nyc``.
+    """
+    behind: Counter[str] = Counter()
+    for stream in (stream for planned in plan.period for stream in planned.streams):
+        here = Counter({f"island→{stream.sender}": len(stream.receivers)})
+        for path in stream.paths.values():
+            here.update(f"{plan.topology.edges[e].src}→{plan.topology.edges[e].dst}" for e in path)
+        behind |= here
+    return sum(count * (behind[link] if plan.multicast else 1) for link, count in lost.items())
+
+
+def partial_sums(trace: Trace, plan: Plan, causes: Mapping[int, str]) -> dict[str, int]:
+    """Count the blocks that left an aggregator without all their contributions, by cause."""
     masks = {(k, city): mask for k, city, mask in _receivers(plan)}
-    return sum(
-        int(events["count"][events["value"] != masks.get(key, 0)].sum())
-        for key, events in _by_round_and_city(trace.of(Kind.AGGREGATE_OUT)).items()
-    )
+    partial = dict.fromkeys(causes.values(), 0)
+    for key, events in _by_round_and_city(trace.of(Kind.AGGREGATE_OUT)).items():
+        short = events[events["value"] != masks.get(key, 0)]
+        for cause, name in causes.items():
+            partial[name] += int(short["count"][short["cause"] == cause].sum())
+    return {name: count for name, count in partial.items() if count}
 
 
 def evictions(trace: Trace, causes: Mapping[int, str]) -> dict[str, int]:

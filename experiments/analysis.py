@@ -18,6 +18,7 @@ from experiments.counters import (
 )
 from experiments.decay import Decay, measure_decay, start_lifetime
 from experiments.events import stream_table, write_tables
+from experiments.lossy import lossy_part, promise_of
 from experiments.network_record import NetworkRecord
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.rundata import RunData, load_run
@@ -76,18 +77,21 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     delivery = deliver(run.trace, plan, blocks)
     legs = count_legs(run.trace, plan)
     sums = sum_checks(run)
-    partial = partial_sums(run.trace, plan)
+    causes = {int(c): c.name.lower() for c in Cause if c}
+    partial = partial_sums(run.trace, plan, causes)
     stale = stale_rows(run)
     drops = drop_places(run)
     links = link_loads(network, plan)
+    promise = promise_of(run)
+    lossy = lossy_part(run, drops, legs)
     findings = [
         *check_plan(plan),
-        *check_times(times, plan, _tolerance_percent(run.run_dir)),
-        *check_sums(sums, delivery, partial, stale, plan),
-        *check_decay(decay, stale, plan),
-        *check_losses(legs.lost, drops, plan),
+        *check_times(times, promise, _tolerance_percent(run.run_dir)),
+        *check_sums(sums, delivery, partial, stale, promise),
+        *check_decay(decay, stale, promise),
+        *(lossy.findings if promise.asked else check_losses(legs.lost, drops, plan)),
         *check_network(network, plan, run.runtime.clock),
-        *check_links(links, plan),
+        *check_links(links, plan, promise),
     ]
     measured = [t.measured_ms for t in times if t.measured_ms is not None]
     t_measured_ms = max(measured, default=None)
@@ -121,13 +125,17 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "objective_ms": _objective(t_measured_ms, plan.prediction.a_rms),
         "objective_planned_ms": plan.prediction.objective_ms,
         "sums_exact": sums.all_exact and delivery.missing == 0,
+        "blocks_expected": sums.expected,
+        "blocks_exact": sums.exact,
         "contributions_expected": delivery.expected,
         "contributions_missing": delivery.missing,
         "packets_sent": legs.network_sent + legs.access_sent,
-        "packets_lost": legs.lost,
+        "packets_lost": lossy.lost if promise.asked else legs.lost,
         "drops": drops,
-        "partial_blocks": partial,
-        "evictions": evictions(run.trace, {int(c): c.name.lower() for c in Cause if c}),
+        "partial_blocks": sum(partial.values()),
+        "partial_causes": partial,
+        **lossy.entries,
+        "evictions": evictions(run.trace, causes),
         "memory_bytes": plan.memory_bytes,
         "memory_with_fifo_bytes": memory_capacity(run),
         "memory_high_water_bytes": max(memory.values(), default=0.0),

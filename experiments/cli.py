@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.exceptions import TyperException
 
-from testbed.errors import CliquenetError, InputError, UntrustedRunError, suggestion
+from testbed.commandline import run_command_line
+from testbed.errors import InputError, UntrustedRunError, suggestion
 
 if TYPE_CHECKING:
     from experiments.config import ExperimentConfig
 
-INTERRUPTED = 130
 _FORMATS = ("table", "json")
 DEFAULT_RESULTS = Path(__file__).parent.parent / "results"
 
@@ -161,6 +160,36 @@ def compare(
 
 
 @app.command()
+def loss(
+    context: typer.Context,
+    schedule: Text = None,
+    memory: Text = None,
+    rounds: Text = None,
+    payload: Text = None,
+    scale: Text = None,
+    seed: Text = None,
+    topology: Text = None,
+    trees: Text = None,
+    rates: Text = None,
+    config: Config = None,
+    set_: Set = None,
+    quick: Annotated[bool, typer.Option(help="A tenth of the payload.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Guests at a time.", min=1)] = None,
+    force: Annotated[bool, typer.Option(help="Run what the planner refuses.")] = False,
+    format_: Format = "table",
+    results: Results = DEFAULT_RESULTS,
+) -> int:
+    """Run schedules at several loss rates of the last hop, with recovery and without."""
+    as_json = _as_json(format_)
+    resolved = _config(context)
+    from experiments.plancommand import sweep_losses_and_show
+
+    return sweep_losses_and_show(
+        resolved, results, quick=quick, workers=jobs, force=resolved.force, as_json=as_json
+    )
+
+
+@app.command()
 def analyse(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
     """Work the records of a run out again: events, summary, plots."""
     from experiments.results import find_run
@@ -221,23 +250,7 @@ def _analyse(run_dir: Path) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command line and return its exit status; one line per error."""
-    try:
-        status = app(args=argv, standalone_mode=False)
-    except TyperException as error:
-        return _fail(error.format_message(), error.exit_code)
-    except CliquenetError as error:
-        return _fail(str(error), error.status)
-    except (KeyboardInterrupt, typer.Abort):
-        status = INTERRUPTED
-    if status == INTERRUPTED:
-        return _fail("interrupted", INTERRUPTED)
-    return int(status or 0)
-
-
-def _fail(message: str, status: int) -> int:
-    one_line = " ".join(message.split())
-    sys.stderr.write(f"error: {one_line}\n")
-    return status
+    return run_command_line(app, argv)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from controller.demand import RATES
+from controller.demand import MEMORY_MODELS, RATES
+from experiments.faults import FAULTS, Fault
+from experiments.fields import choice, entries, named_or_file, number_of, real, switch, units, whole
+from experiments.impairments import MAX_JITTER_US, LinkImpairment
 from experiments.units import parse_bytes, parse_time_ms
 from testbed.errors import InputError, suggestion
+from testbed.impairment import Impairment
 from testbed.topology import built_in_topologies, load_topology
 from testbed.yamlfile import read_yaml
 
@@ -21,18 +24,14 @@ REAL_CLOCK_SCALE = 1000.0
 """Scale where the config names none and the clock is real: a machine in real
 time moves about a tenth of what virtual time takes its leisure for."""
 
-_YAML_SUFFIXES = (".yaml", ".yml")
 _WITHOUT_EFFECT = ("force", "guest_memory_mb", "wall_limit_s", "clock", "schedule", "topology")
 """Keys that cannot change a result, and those that `identity` spells out itself."""
 
-
-def _choice(*valid: str) -> BeforeValidator:
-    def check(value: object) -> object:
-        if value not in valid:
-            raise ValueError(f'"{value}" is not valid: {suggestion(str(value), valid)}')
-        return value
-
-    return BeforeValidator(check)
+# As in `agents.context`, which takes numpy to import.
+Collision = Literal["evict-old", "forward-new", "priority"]
+MemoryModel = Literal["accumulate", "hold"]
+ElementType = Literal["i32", "i32-exponent", "f32", "bf16"]
+EngineName = Literal["native", "reference"]
 
 
 def _trees(value: object) -> object:
@@ -44,79 +43,11 @@ def _trees(value: object) -> object:
     return value
 
 
-def _switch(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("on", "off"):
-        return value.lower() == "on"
-    raise ValueError(f'"{value}" is not valid: write on or off')
-
-
-def _whole(low: int, high: int) -> BeforeValidator:
-    def check(value: object) -> int:
-        number = _number(value)
-        if number != int(number) or not low <= number <= high:
-            raise ValueError(f'"{value}" is not valid: write a whole number from {low} to {high}')
-        return int(number)
-
-    return BeforeValidator(check)
-
-
-def _real(low: float, high: float) -> BeforeValidator:
-    def check(value: object) -> float:
-        number = _number(value)
-        if not low <= number <= high:
-            raise ValueError(f'"{value}" is not valid: write a number from {low:g} to {high:g}')
-        return number
-
-    return BeforeValidator(check)
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f'"{value}" is not a number')
-    try:
-        number = float(value)
-    except ValueError:
-        raise ValueError(f'"{value}" is not a number') from None
-    if number in (float("inf"), float("-inf")) or number != number:
-        raise ValueError(f'"{value}" is not a finite number')
-    return number
-
-
-def _units(parse: Callable[[Any], float]) -> BeforeValidator:
-    """Check a quantity; the unit parser's own message says what is wrong."""
-
-    def check(value: object) -> float:
-        try:
-            return parse(value)
-        except InputError as error:
-            raise ValueError(str(error)) from error
-
-    return BeforeValidator(check)
-
-
 def _payload(value: object) -> int:
     size = parse_bytes(value)  # type: ignore[arg-type]
     if size == 0:
         raise InputError('"0" is not valid: a stream has at least one byte')
     return size
-
-
-def _named_or_file(what: str, names: Callable[[], tuple[str, ...]]) -> BeforeValidator:
-    def check(value: object) -> str:
-        text = str(value)
-        if text in names():
-            return text
-        if "/" not in text and not text.endswith(_YAML_SUFFIXES):
-            raise ValueError(
-                f'"{text}" is not a {what}: {suggestion(text, names())} (or a YAML file)'
-            )
-        if not Path(text).is_file():
-            raise ValueError(f'the {what} file "{text}" does not exist')
-        return text
-
-    return BeforeValidator(check)
 
 
 class ExperimentConfig(BaseModel):
@@ -128,70 +59,113 @@ class ExperimentConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    schedule: Annotated[str, _named_or_file("schedule", lambda: NAMED_SCHEDULES)] = Field(
+    schedule: Annotated[str, named_or_file("schedule", lambda: NAMED_SCHEDULES)] = Field(
         "triangles", description=f"{', '.join(NAMED_SCHEDULES)}, or a YAML file"
     )
-    clock: Annotated[Literal["virtual", "real", "auto"], _choice("virtual", "real", "auto")] = (
-        Field("virtual", description="virtual, real, auto")
+    clock: Annotated[Literal["virtual", "real", "auto"], choice("virtual", "real", "auto")] = Field(
+        "virtual", description="virtual, real, auto"
     )
-    memory_bytes: Annotated[int, _units(parse_bytes)] = Field(
+    memory_bytes: Annotated[int, units(parse_bytes)] = Field(
         32_000_000_000, alias="memory", description="memory per edge: 0, 200MB, 32GB"
     )
-    multicast: Annotated[bool, BeforeValidator(_switch)] = Field(
+    multicast: Annotated[bool, BeforeValidator(switch)] = Field(
         True, description="on, off: one copy leaves the sender, or one per receiver"
     )
-    aggregation: Annotated[bool, BeforeValidator(_switch)] = Field(
+    aggregation: Annotated[bool, BeforeValidator(switch)] = Field(
         True, description="on, off: the edge adds the streams up, or the host does"
     )
-    rounds: Annotated[int, _whole(1, 1000)] = Field(4, description="rounds to run")
-    payload_bytes: Annotated[int, _units(_payload)] = Field(
+    rounds: Annotated[int, whole(1, 1000)] = Field(4, description="rounds to run")
+    payload_bytes: Annotated[int, units(_payload)] = Field(
         1_790_000_000, alias="payload", description="bytes of one stream on the wire: 1.79GB"
     )
-    scale: Annotated[float, _real(1, 1_000_000)] = Field(
+    scale: Annotated[float, real(1, 1_000_000)] = Field(
         100.0, description="divides rates, payload and memory (real clock: 1000)"
     )
-    seed: Annotated[int, _whole(0, 2**32 - 1)] = Field(1, description="of all randomness")
-    topology: Annotated[str, _named_or_file("topology", built_in_topologies)] = Field(
+    seed: Annotated[int, whole(0, 2**32 - 1)] = Field(1, description="of all randomness")
+    topology: Annotated[str, named_or_file("topology", built_in_topologies)] = Field(
         "nine-cities", description="a name, or a YAML file"
     )
     trees: Annotated[str, BeforeValidator(_trees)] = Field(
         "best", description="how multicast trees are laid"
     )
 
-    rates: Annotated[str, _choice(*RATES)] = Field(
+    rates: Annotated[str, choice(*RATES)] = Field(
         "common", description=f"how senders pace: {', '.join(RATES)}"
     )
 
-    mtu_bytes: Annotated[int, _whole(576, 9216)] = Field(9000, description="of every link")
-    burst_datagrams: Annotated[int, _whole(1, 7)] = Field(4, description="sent per system call")
-    fifo_datagrams: Annotated[int, _whole(1, 4096)] = Field(
+    mtu_bytes: Annotated[int, whole(576, 9216)] = Field(9000, description="of every link")
+    burst_datagrams: Annotated[int, whole(1, 7)] = Field(4, description="sent per system call")
+    fifo_datagrams: Annotated[int, whole(1, 4096)] = Field(
         12, description="the chip's FIFO, per stream, beside the memory"
     )
-    timeout_ms: Annotated[float, _units(parse_time_ms)] | None = Field(
+    timeout_ms: Annotated[float, units(parse_time_ms)] | None = Field(
         None, description="a sum leaves the aggregator after this; null: the planned round time"
     )
-    collision: Annotated[
-        Literal["evict-old", "forward-new"], _choice("evict-old", "forward-new")
-    ] = Field("evict-old", description="evict-old, forward-new")
-    hash: Annotated[Literal["mod", "mix"], _choice("mod", "mix")] = Field(
+    ways: Annotated[Literal[1, 2, 4], number_of(1, 2, 4)] = Field(
+        1, description="1, 2, 4: places that a block may take in the aggregator's table"
+    )
+    collision: Annotated[Collision, choice("evict-old", "forward-new", "priority")] = Field(
+        "evict-old",
+        description="evict-old, forward-new, priority: what leaves where none of them is free",
+    )
+    hash: Annotated[Literal["mod", "mix"], choice("mod", "mix")] = Field(
         "mod", description="mod, mix: how a block finds its slot"
     )
-    jitter_us: Annotated[float, _real(0, 10_000)] = Field(
+    memory_model: Annotated[MemoryModel, choice(*MEMORY_MODELS)] = Field(
+        "accumulate", description="accumulate, hold: one sum per block, or every stream by itself"
+    )
+    dtype: Annotated[ElementType, choice("i32", "i32-exponent", "f32", "bf16")] = Field(
+        "i32", description="i32, i32-exponent, f32, bf16: elements of a stream"
+    )
+    ordered: Annotated[bool, BeforeValidator(switch)] = Field(
+        False, description="on, off: add in the order of the senders; holds every stream"
+    )
+    engine: Annotated[EngineName, choice("native", "reference")] = Field(
+        "native", description="native, reference: the aggregator's inner loop"
+    )
+    resend_ms: Annotated[float, units(parse_time_ms)] = Field(
+        0.0, description="output kept to be sent again, out of the memory; 0: none"
+    )
+    repair: Annotated[bool, BeforeValidator(switch)] = Field(
+        False, description="on, off: islands ask the sender for what no edge can give"
+    )
+    loss_percent: Annotated[float, real(0, 100)] = Field(
+        0.0, description="packets lost on the last hop, from each switch to its island"
+    )
+    loss_burst: Annotated[float, real(1, 1e6)] | None = Field(
+        None, description="mean run of lost packets there; null: independent losses"
+    )
+    duplicate_percent: Annotated[float, real(0, 100)] = Field(
+        0.0, description="packets that arrive twice there"
+    )
+    reorder_percent: Annotated[float, real(0, 100)] = Field(
+        0.0, description="packets that overtake the others there"
+    )
+    link_jitter_us: Annotated[float, real(0, MAX_JITTER_US)] = Field(
+        0.0, description="the most that a packet is late there"
+    )
+    impairments: Annotated[tuple[LinkImpairment, ...], entries({"": LinkImpairment}, "")] = Field(
+        (), description="a list of such links: link, direction, loss_percent, …"
+    )
+    events: Annotated[tuple[Fault, ...], entries(FAULTS, "event")] = Field(
+        (), description=f"a list of faults: at_ms, event ({', '.join(FAULTS)}), city, …"
+    )
+    jitter_us: Annotated[float, real(0, 10_000)] = Field(
         5.0, description="seeded jitter of each burst's send time"
     )
-    controller: Annotated[Literal["ryu", "os-ken"], _choice("ryu", "os-ken")] = Field(
+    controller: Annotated[Literal["ryu", "os-ken"], choice("ryu", "os-ken")] = Field(
         "ryu", description="ryu, os-ken"
     )
-    force: Annotated[bool, BeforeValidator(_switch)] = Field(
+    force: Annotated[bool, BeforeValidator(switch)] = Field(
         False, description="run what the planner refuses"
     )
-    guest_memory_mb: Annotated[int, _whole(512, 1_000_000)] = Field(
+    guest_memory_mb: Annotated[int, whole(512, 1_000_000)] = Field(
         4096, description="memory of the virtual machine"
     )
-    wall_limit_s: Annotated[float, _real(1, 1_000_000)] = Field(
+    wall_limit_s: Annotated[float, real(1, 1_000_000)] = Field(
         1800.0, description="wall time after which a run is stopped"
     )
-    tolerance_percent: Annotated[float, _real(0.001, 100)] = Field(
+    tolerance_percent: Annotated[float, real(0.001, 100)] = Field(
         1.0, description="how far measured T may lie from planned T"
     )
 
@@ -211,6 +185,25 @@ class ExperimentConfig(BaseModel):
     def schedule_file(self) -> Path | None:
         """The schedule's file, if it is not a named one."""
         return None if self.schedule in NAMED_SCHEDULES else Path(self.schedule)
+
+    @property
+    def memory_use(self) -> MemoryModel:
+        """The memory model that counts: sums in order need every stream by itself."""
+        return "hold" if self.ordered else self.memory_model
+
+    @property
+    def lossy_links(self) -> tuple[LinkImpairment, ...]:
+        """The impairments, with that of the last hop that has keys of its own."""
+        last_hop = LinkImpairment(
+            link="access",
+            loss_percent=self.loss_percent,
+            loss_burst=self.loss_burst,
+            duplicate_percent=self.duplicate_percent,
+            reorder_percent=self.reorder_percent,
+            jitter_us=self.link_jitter_us,
+        )
+        harmless = last_hop.thresholds() == Impairment()
+        return self.impairments if harmless else (*self.impairments, last_hop)
 
     def resolved(self) -> dict[str, object]:
         """Every key with its value, as a config file would hold it."""

@@ -12,23 +12,25 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from agents.aggregator.daemon import run_aggregator
-from agents.context import AgentContext
-from agents.island import run_island
 from controller.plan import Plan, read_plan
+from experiments.agenda import Agenda
 from experiments.control import ControlServer
+from experiments.faultplay import not_reached, play
+from experiments.fleet import Fleet
+from experiments.impairments import resolve
+from experiments.incarnations import FAULTS_FILE
 from experiments.netfacts import network_facts
 from experiments.runtime import Runtime, read_runtime
 from testbed.errors import CliquenetError, MachineError
 from testbed.namespaces import isolate
 from testbed.network import Network, build_network
 from testbed.probe import measure_round_trips
-from testbed.processes import Child, Supervisor, adopt, spawn, terminate
+from testbed.processes import Child, Supervisor, spawn
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
@@ -82,15 +84,18 @@ def emulate(run_dir: Path) -> None:
         trips = measure_round_trips(network, scale=plan.scale)
         before = network.counters()
         run = Run(plan, runtime, run_dir, network, supervisor, control)
-        start_ns = run.rounds()
+        impairments = resolve(runtime.impairments, plan.topology)
+        with network.impaired(impairments):
+            start_ns = run.rounds()
         control.send(command="stop")
         supervisor.expect_exit([controller])
         supervisor.wait_until(
             lambda: not supervisor.alive([controller]), DRAIN_LIMIT_S, "the controller's end"
         )
         network.check()
-        facts = network_facts(plan, network, control, trips, before, start_ns)
-        (run_dir / "raw" / "network.json").write_text(json.dumps(facts, indent=1) + "\n")
+        facts = network_facts(plan, network, control, trips, before, start_ns, impairments)
+        _write_json(run_dir / "raw" / "network.json", facts)
+        _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
     stage("done", "network down")
 
 
@@ -107,11 +112,11 @@ class Run:
         control: ControlServer,
     ) -> None:
         self._plan = plan
-        self._runtime = runtime
-        self._run_dir = run_dir
-        self._network = network
+        self._faults = sorted(runtime.events, key=lambda fault: fault.at_ms)
         self._supervisor = supervisor
         self._control = control
+        self._start_ns = (time.monotonic_ns() // NS_PER_S + LEAD_S) * NS_PER_S
+        self._fleet = Fleet(plan, runtime, run_dir, network, supervisor, self._start_ns)
 
     def rounds(self) -> int:
         """Run all rounds; returns the start of round 0 on the monotonic clock, in ns.
@@ -121,66 +126,36 @@ class Run:
         CliquenetError
             A process failed, the rules of a round were late, or the run hung.
         """
-        start_ns = (time.monotonic_ns() // NS_PER_S + LEAD_S) * NS_PER_S
+        start_ns, fleet = self._start_ns, self._fleet
         self._control.send(command="start", start_ns=start_ns)
-        aggregators = (
-            self._fork("aggregator", run_aggregator, start_ns) if self._plan.aggregation else []
-        )
-        islands = self._fork("island", run_island, start_ns)
-        self._supervisor.expect_exit(islands)
+        fleet.start()
+        agenda = Agenda(self._supervisor)
         for index in range(self._plan.rounds):
-            self._wait_for_round(index, start_ns + index * self._interval_ns)
-        end_ns = self._context(0, start_ns).deadline_ns
-        limit_s = (end_ns - time.monotonic_ns()) / NS_PER_S + END_SLACK_S
-        alive = self._supervisor.alive
-        self._supervisor.wait_until(lambda: not alive(islands), limit_s, "the islands' end")
+            agenda.at(start_ns + index * self._interval_ns, partial(self._begin_round, index))
+        for fault in self._faults:
+            at_ns = start_ns + round(fault.at_ms * NS_PER_MS)
+            agenda.at(at_ns, partial(play, fault, fleet, agenda))
+        end_ns = fleet.deadline_ns + round(END_SLACK_S * NS_PER_S)
+        agenda.run(lambda: not fleet.islands_run, end_ns, "the islands' end")
         stage("drain", "draining the aggregators")
-        self._supervisor.expect_exit(aggregators)
-        terminate(aggregators)
-        self._supervisor.wait_until(
-            lambda: not alive(aggregators), DRAIN_LIMIT_S, "the aggregators' end"
-        )
+        fleet.drain(DRAIN_LIMIT_S)
         return start_ns
+
+    def timeline(self) -> list[dict[str, Any]]:
+        """What the config's events did, for ``raw/faults.json``."""
+        played = self._fleet.timeline
+        return played + [not_reached(fault) for fault in self._faults[len(played) :]]
 
     @property
     def _interval_ns(self) -> int:
         return round(self._plan.round_interval_ms * NS_PER_MS)
 
-    def _wait_for_round(self, index: int, at_ns: int) -> None:
-        """Step until a round starts, and check that its rules are in place."""
-        while (left_ns := at_ns - time.monotonic_ns()) > 0:
-            self._supervisor.step(left_ns / NS_PER_S)
+    def _begin_round(self, index: int) -> None:
+        """Check that the rules of a round, which begins now, are in place."""
         self._supervisor.step(0.0)
         if index not in self._control.confirmed_ns:
             raise CliquenetError(f"the rules of round {index} were not confirmed when it started")
         stage("round", f"round {index + 1} of {self._plan.rounds}")
-
-    def _fork(self, role: str, main: Callable[[AgentContext], int], start_ns: int) -> list[Child]:
-        host_of = self._network.island if role == "island" else self._network.aggregator
-        children = []
-        for city, code in enumerate(self._plan.topology.codes):
-            log = self._run_dir / "log" / f"{role}-{code}.log"
-            body = partial(main, self._context(city, start_ns))
-            pid = self._network.fork(host_of(city), body, log)
-            children.append(self._supervisor.watch(adopt(f"{role} {code}", pid, log)))
-        return children
-
-    def _context(self, city: int, start_ns: int) -> AgentContext:
-        runtime = self._runtime
-        return AgentContext(
-            plan=self._plan,
-            city=city,
-            start_ns=start_ns,
-            out_dir=self._run_dir / "raw",
-            seed=runtime.seed,
-            mtu_bytes=runtime.mtu_bytes,
-            burst_datagrams=runtime.burst_datagrams,
-            fifo_datagrams=runtime.fifo_datagrams,
-            timeout_ms=runtime.timeout_ms,
-            collision=runtime.collision,
-            hash=runtime.hash,
-            jitter_us=runtime.jitter_us,
-        )
 
 
 def _start_controller(
@@ -195,6 +170,10 @@ def _start_controller(
     ]
     log = run_dir / "log" / "controller.log"
     return supervisor.watch(spawn("controller", argv, log, {}))
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=1) + "\n")
 
 
 def _free_port() -> int:

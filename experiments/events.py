@@ -14,6 +14,7 @@ import pandas as pd
 
 from agents.records import EVENT_DTYPE, Kind, read_events
 from controller.plan import Plan
+from experiments.incarnations import FaultRecord, incarnations
 from experiments.network_record import NetworkRecord
 from testbed.errors import InputError
 from testbed.topology import Topology
@@ -48,13 +49,14 @@ class Trace:
         return self.events[np.isin(self.events["kind"], [int(kind) for kind in kinds])]
 
 
-def node_name(role: str, code: str) -> str:
-    """Name of an agent, as its files carry it."""
-    return f"{role}-{code}"
-
-
-def read_trace(raw_dir: Path, topology: Topology, *, aggregation: bool) -> Trace:
-    """Read the records of every agent that must have left some.
+def read_trace(
+    raw_dir: Path,
+    topology: Topology,
+    *,
+    aggregation: bool,
+    faults: tuple[FaultRecord, ...] = (),
+) -> Trace:
+    """Read the records of every agent, in each of its lives, that must have left some.
 
     Raises
     ------
@@ -64,20 +66,27 @@ def read_trace(raw_dir: Path, topology: Topology, *, aggregation: bool) -> Trace
     parts = []
     for role_index, role in enumerate(ROLES if aggregation else ROLES[:1]):
         for city, code in enumerate(topology.codes):
-            path = raw_dir / f"{node_name(role, code)}.bin"
-            try:
-                records = read_events(path)
-            except OSError as error:
-                raise InputError(f"cannot read {path}: {error.strerror}") from error
-            except ValueError as error:
-                raise InputError(f"{path} is cut off: {error}") from error
-            part = np.empty(len(records), dtype=_TRACE_DTYPE)
-            part["role"], part["city"] = role_index, city
-            for field in EVENT_DTYPE.names or ():
-                part[field] = records[field]
-            parts.append(part)
+            for life in incarnations(role, code, faults):
+                path = raw_dir / f"{life.stem}.bin"
+                if life.killed and not path.exists():
+                    continue
+                records = _read_records(path)
+                part = np.empty(len(records), dtype=_TRACE_DTYPE)
+                part["role"], part["city"] = role_index, city
+                for field in EVENT_DTYPE.names or ():
+                    part[field] = records[field]
+                parts.append(part)
     events = np.concatenate(parts)
     return Trace(events[np.argsort(events["t_ns"], kind="stable")], topology)
+
+
+def _read_records(path: Path) -> npt.NDArray[np.void]:
+    try:
+        return read_events(path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{path} is cut off: {error}") from error
 
 
 def stream_table(trace: Trace, plan: Plan, block_bytes: npt.NDArray[np.int64]) -> pd.DataFrame:

@@ -3,11 +3,15 @@
 The reader's side is `experiments.network_record`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from agents.sockets import udp_counters
 from controller.plan import Plan
 from experiments.control import ControlServer
+from testbed.addressing import AGGREGATOR_PORT
+from testbed.impairment import Impairment
 from testbed.network import Network
 from testbed.probe import RoundTrip
 
@@ -19,6 +23,7 @@ def network_facts(
     trips: Sequence[RoundTrip],
     before: dict[str, Any],
     start_ns: int,
+    impairments: Mapping[str, Impairment],
 ) -> dict[str, Any]:
     """Collect shapers, drops, round-trip times and rule times of a finished run.
 
@@ -33,6 +38,8 @@ def network_facts(
         told from the echoes.
     start_ns
         Start of round 0 on the monotonic clock; the times in the result are relative to it.
+    impairments
+        Of the directions that were impaired during the rounds.
 
     Returns
     -------
@@ -40,13 +47,14 @@ def network_facts(
         Plain JSON values.
     """
     counters = network.counters()
-    sent_before = {row["interface"]: row["sent_bytes"] for row in before["queues"]}
+    queues_before = {row["interface"]: row for row in before["queues"]}
     return {
         "network_up": {},
         "qdiscs": [
             {
                 **_qdisc(plan, network.name_prefix, row),
-                "sent_bytes_before": sent_before[row["interface"]],
+                **_before(queues_before[row["interface"]]),
+                "asked": _asked(impairments.get(row["link"])),
             }
             for row in counters["queues"]
         ],
@@ -60,6 +68,8 @@ def network_facts(
             for trip in trips
         ],
         "switch_drops": _switch_drops(counters),
+        "aggregator_frames": _aggregator_frames(network, before, counters),
+        "island_udp": _island_udp(network),
         "rounds": [
             {
                 "round": index,
@@ -85,6 +95,7 @@ def _qdisc(plan: Plan, prefix: str, row: dict[str, Any]) -> dict[str, Any]:
     code = name.removeprefix(prefix).split("-")[0]
     shape = row["shape"] or {"delay_ns": 0, "rate_bytes_per_s": 0, "limit_packets": 0}
     return {
+        "link": row["link"],
         "node": f"island-{code}" if name.endswith("-i") else f"switch-{code}",
         "interface": name,
         "edge": edge.index if edge else None,
@@ -97,6 +108,60 @@ def _qdisc(plan: Plan, prefix: str, row: dict[str, Any]) -> dict[str, Any]:
         "drops": row["drops"],
         "backlog": row["backlog_bytes"],
     }
+
+
+def _before(row: dict[str, Any]) -> dict[str, int]:
+    """What a shaper had counted before the rounds."""
+    return {f"{name}_before": row[name] for name in ("sent_bytes", "sent_packets", "drops")}
+
+
+def _asked(impairment: Impairment | None) -> dict[str, Any] | None:
+    """An impairment in shares, as the reader compares them."""
+    if impairment is None:
+        return None
+    return {
+        "loss_share": impairment.loss_share,
+        "mean_burst": impairment.mean_burst,
+        "duplicate_share": impairment.duplicate_share,
+        "reorders": bool(impairment.reorder),
+        "jitter_ns": impairment.jitter_ns,
+    }
+
+
+def _aggregator_frames(
+    network: Network, before: dict[str, Any], after: dict[str, Any]
+) -> dict[str, int]:
+    """Frames for its island that each city's switch got from its aggregator in the rounds.
+
+    All but the reports of group membership (IGMP), its only multicast: they end there.
+    """
+    first = {row["name"]: row["rx_packets"] for row in before["interfaces"]}
+    last = {row["name"]: row["rx_packets"] for row in after["interfaces"]}
+    frames = {}
+    for city, code in enumerate(network.topology.codes):
+        port = f"{network.name_prefix}{code}-{AGGREGATOR_PORT}"
+        namespace = network.aggregator(city).namespace
+        if namespace is None:
+            continue
+        with namespace.entered():
+            frames[code] = last[port] - first[port] - _multicast_sent()
+    return frames
+
+
+def _multicast_sent() -> int:
+    """Multicast packets that this network namespace has sent."""
+    rows = Path("/proc/self/net/netstat").read_text().splitlines()
+    names, values = (row.split()[1:] for row in rows if row.startswith("IpExt:"))
+    return int(values[names.index("OutMcastPkts")])
+
+
+def _island_udp(network: Network) -> dict[str, dict[str, int]]:
+    """The kernel's UDP counters of each island's host, by city."""
+    counted = {}
+    for code, namespace in zip(network.topology.codes, network.islands(), strict=True):
+        with namespace.entered():
+            counted[code] = udp_counters()
+    return counted
 
 
 def _switch_drops(counters: dict[str, Any]) -> dict[str, int]:

@@ -15,9 +15,22 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
+class AskedRecord(_Record):
+    """What a link was asked to do to packets during the rounds."""
+
+    loss_share: float
+    mean_burst: float
+    """Mean length of a run of lost packets."""
+    duplicate_share: float = 0.0
+    reorders: bool = False
+    jitter_ns: int = 0
+
+
 class QdiscRecord(_Record):
     """One shaper as the kernel reported it after the last round."""
 
+    link: str = ""
+    """Direction that it stands for, such as ``nyc→chi``."""
     node: str
     """``switch-<code>`` or ``island-<code>``."""
     interface: str
@@ -32,7 +45,10 @@ class QdiscRecord(_Record):
     sent_bytes_before: int = 0
     """Of these, sent before round 0: probes and the controller's checks."""
     sent_packets: int
+    sent_packets_before: int = 0
     drops: int
+    drops_before: int = 0
+    asked: AskedRecord | None = None
     backlog: int
     """Bytes still queued when it was read."""
 
@@ -64,6 +80,10 @@ class NetworkRecord(_Record):
     rtt: tuple[RttRecord, ...]
     switch_drops: dict[str, int] = Field(default_factory=dict)
     """City code (or code and reason) to datagrams that its switch dropped."""
+    aggregator_frames: dict[str, int] = Field(default_factory=dict)
+    """City to the frames for its island that its switch got from its aggregator."""
+    island_udp: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """City to the kernel's UDP counters of its island's host, after the run."""
     rounds: tuple[RulesRecord, ...]
     start_ns: int
     """Start of round 0 on the emulation's monotonic clock."""

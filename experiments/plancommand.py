@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from rich.console import Console
 
 from controller.bottlenecks import find_bottlenecks
 from experiments.comparison.compare import Comparison, Request, compare
+from experiments.comparison.loss import sweep_losses
+from experiments.comparison.loss_rows import print_losses
 from experiments.comparison.tables import print_rows
 from experiments.config import ExperimentConfig, run_prefix
 from experiments.optimizefiles import OPTIMIZED, optimised_object, write_optimised
@@ -109,10 +112,49 @@ def compare_and_show(request: Request, results_dir: Path, *, as_json: bool) -> i
     failed = [row for row in made.rows if row.source == "failed"]
     if failed:
         raise CliquenetError(f"{len(failed)} of {len(made.rows)} runs failed: {failed[0].reason}")
-    wrong = [row.run_id for row in made.rows if row.verdict == "FAIL"]
+    _trust([(row.run_id, row.verdict) for row in made.rows])
+    return 0
+
+
+def sweep_losses_and_show(
+    config: ExperimentConfig,
+    results_dir: Path,
+    *,
+    quick: bool,
+    workers: int | None,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Run the loss sweep, print its table, and say where the files are.
+
+    Raises
+    ------
+    CliquenetError
+        A run failed.
+    UntrustedRunError
+        A run finished, but failed its checks.
+    """
+    made = sweep_losses(
+        config, results_dir, quick=quick, workers=workers, force=force, progress=Step
+    )
+    if as_json:
+        rows = [asdict(row) for row in made.rows]
+        _print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
+    else:
+        print_losses(made.rows, made.title)
+        _print_line(f"table and plot: {made.folder}")
+    failed = [row for row in made.rows if row.source == "failed"]
+    if failed:
+        raise CliquenetError(f"{len(failed)} of {len(made.rows)} runs failed: {failed[0].reason}")
+    _trust([(row.run_id, row.verdict) for row in made.rows])
+    return 0
+
+
+def _trust(runs: Iterable[tuple[str, str]]) -> None:
+    """Raise if a run, given by id and verdict, failed its checks."""
+    wrong = [run_id for run_id, verdict in runs if verdict == "FAIL"]
     if wrong:
         raise UntrustedRunError(f"{len(wrong)} runs failed their checks: {', '.join(wrong)}")
-    return 0
 
 
 def _nothing_feasible(config: ExperimentConfig, reason: str) -> dict[str, Any]:

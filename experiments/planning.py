@@ -4,7 +4,11 @@ from controller.plan import Plan
 from controller.planner import make_plan
 from controller.schedule import load_schedule
 from experiments.config import ExperimentConfig
-from testbed.topology import load_topology
+from experiments.units import format_bytes
+from testbed.errors import InputError
+from testbed.topology import City, Topology, load_topology
+
+_BYTES_PER_GBPS_MS = 1e6 / 8
 
 
 def plan_experiment(config: ExperimentConfig) -> Plan:
@@ -13,10 +17,12 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
     Raises
     ------
     InputError
-        The topology or the schedule is wrong, or they do not fit each other.
+        The topology or the schedule is wrong, or they do not fit each other; or what
+        is kept to be sent again does not fit the memory.
     """
     topology = load_topology(config.topology)
-    return make_plan(
+    _check_recovery(config, topology)
+    plan = make_plan(
         topology,
         load_schedule(config.schedule, topology),
         payload_bytes=config.payload_bytes,
@@ -27,4 +33,50 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
         trees=config.trees,
         rates=config.rates,
         rounds=config.rounds,
+        memory_model=config.memory_use,
+        resend_ms=config.resend_ms if config.aggregation else 0.0,
     )
+    reason = _too_much_kept(config, plan)
+    return plan.model_copy(update={"feasible": False, "reason": reason}) if reason else plan
+
+
+def _check_recovery(config: ExperimentConfig, topology: Topology) -> None:
+    """Refuse a resend buffer that is larger than the memory, and repair without one."""
+    if config.repair and not (config.resend_ms and config.aggregation):
+        raise InputError("REPAIR: on needs recovery on the last hop: set RESEND_MS, AGGREGATION=on")
+    if not (config.resend_ms and config.aggregation):
+        return
+    city = max(topology.cities, key=lambda city: city.access_rate_gbps)
+    kept_bytes = _kept_bytes(config, city)
+    if kept_bytes > config.memory_bytes:
+        raise InputError(
+            f"RESEND_MS: {config.resend_ms:g} ms × {city.access_rate_gbps:g} Gbit/s to the island "
+            f"of {city.code} = {format_bytes(kept_bytes, 4)}, more than MEMORY of "
+            f"{format_bytes(config.memory_bytes, 4)}: lower the one or raise the other"
+        )
+
+
+def _kept_bytes(config: ExperimentConfig, city: City) -> float:
+    """What an edge device keeps to send again: so many ms at its island's access rate."""
+    return config.resend_ms * city.access_rate_gbps * _BYTES_PER_GBPS_MS
+
+
+def _too_much_kept(config: ExperimentConfig, plan: Plan) -> str:
+    """Where streams and resend buffer together exceed the memory; empty if nowhere.
+
+    The planner counts what an output at its planned rate leaves there; the device
+    sets memory for the rate of the access link apart.
+    """
+    if not (config.resend_ms and config.aggregation and plan.feasible):
+        return ""
+    for number, planned in enumerate(plan.period):
+        for city in plan.topology.cities:
+            held, kept = planned.held_bytes.get(city.code, 0.0), _kept_bytes(config, city)
+            if held + kept > config.memory_bytes:
+                return (
+                    f"{plan.schedule} round {number}: {city.code} must hold "
+                    f"{format_bytes(held, 4)} of stream beside {format_bytes(kept, 4)} to resend "
+                    f"({config.resend_ms:g} ms × {city.access_rate_gbps:g} Gbit/s), memory is "
+                    f"{format_bytes(config.memory_bytes, 4)}"
+                )
+    return ""

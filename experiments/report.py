@@ -30,6 +30,21 @@ _BASIC = (
     "seed",
     "topology",
     "trees",
+    "rates",
+    "ways",
+    "collision",
+    "hash",
+    "memory_model",
+    "dtype",
+    "ordered",
+    "engine",
+    "resend_ms",
+    "repair",
+    "loss_percent",
+    "loss_burst",
+    "duplicate_percent",
+    "reorder_percent",
+    "link_jitter_us",
 )
 """Keys that are variables of ``make``; the others go through ``--set`` or a file."""
 
@@ -86,6 +101,8 @@ def print_summary(run_dir: Path, summary: dict[str, Any], console: Console | Non
     for row in _summary_rows(summary):
         table.add_row(*row)
     console.print(table)
+    for fault in summary["faults"]:
+        console.print(_fault_line(fault), markup=False)
     verdict = summary["verdict"]
     console.print(f"verdict  [{_VERDICT_STYLE[verdict]}]{verdict}[/]")
     for reason in summary["reasons"][:6]:
@@ -121,6 +138,8 @@ def _default(key: str, value: object) -> str:
         return format_bytes(int(str(value)))
     if value is None:
         return "null"
+    if value == ():
+        return "[]"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -181,7 +200,8 @@ def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
             _memory(summary),
             format_bytes(summary["memory_high_water_bytes"], 4),
         ),
-        ("partial sums", "0", str(summary["partial_blocks"])),
+        ("partial sums", "0", _partial(summary)),
+        *_recovery_rows(summary),
         (
             f"busiest link {busiest.get('link', '')}",
             format_bytes(busiest.get("bytes_planned", 0.0), 4),
@@ -198,6 +218,47 @@ def _planned_lifetime(summary: dict[str, Any]) -> str:
     text = _number(summary["a_rms"], "never agrees", "")
     start = _number(summary["a_rms_start"], "never agrees", "")
     return text if start == text else f"{text} ({start} from round 0)"
+
+
+def _partial(summary: dict[str, Any]) -> str:
+    """How many, and why."""
+    causes = [f"{count} {name}" for name, count in summary["partial_causes"].items()]
+    return f"{summary['partial_blocks']} ({', '.join(causes)})" if causes else "0"
+
+
+def _recovery_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Losses that were asked for, and what was done about them; nothing for a sound run."""
+    rows = []
+    asked = [loss for loss in summary["link_losses"] if loss["asked_percent"] is not None]
+    if asked:
+        shares = sorted({f"{loss['asked_percent']:.3g} %" for loss in asked})
+        lost = sum(loss["lost"] for loss in asked)
+        offered = sum(loss["offered"] for loss in asked)
+        measured = f"{lost} ({100 * lost / max(1, offered):.3g} %)"
+        rows.append((f"lost on {len(asked)} links", " and ".join(shares), measured))
+    recovery = summary["recovery"]
+    if recovery["ring_bytes"]:
+        rows.append(("kept to resend", "", format_bytes(recovery["ring_bytes"], 4)))
+    if recovery["requests"]:
+        sent = f"{recovery['resent']} of {recovery['requests']} requests"
+        rows.append(("sent again", "", sent))
+    if recovery["unavailable"] or recovery["repaired"]:
+        mended = f"{recovery['unavailable']}, {recovery['repaired']}"
+        rows.append(("gone by then, repaired", "", mended))
+    if recovery["gaps"]:
+        times = "/".join(f"{recovery[f'{name}_ms']:.2f}" for name in ("p50", "p99", "max"))
+        rows.append(("recovery p50/p99/max", "", f"{times} ms"))
+    return rows
+
+
+def _fault_line(fault: dict[str, Any]) -> str:
+    """One fault of the timeline."""
+    what = f"{fault['event']} {fault['city']}"
+    if fault["happened_ms"] is None:
+        return f"fault    {what}: not within the run"
+    back = fault["restarted_ms"]
+    again = "not started again" if back is None else f"back at {back:.3f} ms"
+    return f"fault    {what} at {fault['happened_ms']:.3f} ms, {again}"
 
 
 def _lifetime(summary: dict[str, Any]) -> str:

@@ -9,8 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from agents.native.build import ensure_kernel_library
 from controller.plan import Plan
 from experiments.config import ExperimentConfig
+from experiments.impairments import resolve, uplinks
 from experiments.planning import plan_experiment
 from experiments.results import create_run, read_json, set_state, write_json, write_manifest
 from experiments.runtime import Runtime
@@ -78,6 +80,7 @@ def run_experiment(
     if clock == "real":
         require_root()
     kernel = ensure_kernel() if clock == "virtual" else None
+    ensure_kernel_library()  # here, for the virtual machine may not keep what it builds
     run_dir = create_run(results_dir, config)
     with _state_of(run_dir), termination_interrupts():
         plan.write(run_dir / "plan.json")
@@ -125,17 +128,28 @@ def termination_interrupts() -> Iterator[None]:
 def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime:
     """What the emulation needs to know beside the plan."""
     timeout_ms = config.timeout_ms
+    # Bursts meet the shaper of an uplink whole: it would lose all of one or none.
+    lossy_uplink = uplinks(resolve(config.lossy_links, plan.topology))
     return Runtime(
         clock="real" if config.clock == "real" else "virtual",
         seed=config.seed,
         mtu_bytes=config.mtu_bytes,
-        burst_datagrams=config.burst_datagrams,
+        burst_datagrams=1 if lossy_uplink else config.burst_datagrams,
         fifo_datagrams=config.fifo_datagrams,
         timeout_ms=plan.prediction.t_ms if timeout_ms is None else timeout_ms,
         collision=config.collision,
         hash=config.hash,
         jitter_us=config.jitter_us,
         controller=config.controller,
+        ways=config.ways,
+        memory_model=config.memory_use,
+        dtype=config.dtype,
+        ordered=config.ordered,
+        engine=config.engine,
+        resend_ms=config.resend_ms if config.aggregation else 0.0,
+        repair=config.repair,
+        impairments=config.lossy_links,
+        events=config.events,
     )
 
 

@@ -1,5 +1,6 @@
 """Everything that one finished run left in its folder, read and validated."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,14 @@ from agents.state import SUFFIX, read_states
 from agents.weights import table_shape
 from agents.wire import StreamLayout, stream_layout, wire_bytes
 from controller.plan import Plan, read_plan
-from experiments.events import ROLES, Trace, node_name, read_trace
+from experiments.events import ROLES, Trace, read_trace
+from experiments.incarnations import (
+    FaultRecord,
+    Incarnation,
+    incarnations,
+    merge_counters,
+    read_faults,
+)
 from experiments.network_record import NetworkRecord, read_network
 from experiments.results import read_json
 from experiments.runtime import Runtime, read_runtime
@@ -21,8 +29,9 @@ from experiments.runtime import Runtime, read_runtime
 class RunData:
     """The files of a run.
 
-    ``counters`` is by role, then by city code; ``states`` holds every island's
-    parameter vectors, shape (rounds + 1, elements), by city index.
+    ``counters`` is by role, then by city code, over all lives of an agent; ``states``
+    holds every island's parameter vectors, shape (rounds + 1, elements), by city index.
+    ``unrecorded`` are agents that were killed before they could write anything down.
     """
 
     run_dir: Path
@@ -33,6 +42,8 @@ class RunData:
     layout: StreamLayout
     counters: dict[str, dict[str, dict[str, Any]]]
     states: tuple[npt.NDArray[np.int32], ...]
+    faults: tuple[FaultRecord, ...] = ()
+    unrecorded: tuple[str, ...] = ()
 
     def block_bytes(self) -> npt.NDArray[np.int64]:
         """Bytes on the wire of each block of a stream, shape (blocks,), scaled."""
@@ -55,22 +66,36 @@ def load_run(run_dir: Path) -> RunData:
     roles = ROLES if plan.aggregation else ROLES[:1]
     layout = stream_layout(plan.payload_bytes / plan.scale, runtime.mtu_bytes)
     shape = table_shape(layout)
+    faults = read_faults(raw)
+    codes = plan.topology.codes
+    lives = {role: {code: incarnations(role, code, faults) for code in codes} for role in roles}
     return RunData(
         run_dir=run_dir,
         plan=plan,
         runtime=runtime,
         network=read_network(raw / "network.json"),
-        trace=read_trace(raw, plan.topology, aggregation=plan.aggregation),
+        trace=read_trace(raw, plan.topology, aggregation=plan.aggregation, faults=faults),
         layout=layout,
         counters={
-            role: {
-                code: read_json(raw / f"{node_name(role, code)}.json")
-                for code in plan.topology.codes
-            }
-            for role in roles
+            role: {code: _counters(raw, lives[role][code]) for code in codes} for role in roles
         },
         states=tuple(
-            read_states(raw / f"{node_name(ROLES[0], code)}{SUFFIX}", shape, plan.rounds)
-            for code in plan.topology.codes
+            read_states(raw / f"{lives[ROLES[0]][code][-1].stem}{SUFFIX}", shape, plan.rounds)
+            for code in codes
+        ),
+        faults=faults,
+        unrecorded=tuple(
+            life.stem
+            for by_city in lives.values()
+            for all_lives in by_city.values()
+            for life in all_lives
+            if life.killed and not (raw / f"{life.stem}.json").exists()
         ),
     )
+
+
+def _counters(raw_dir: Path, lives: Sequence[Incarnation]) -> dict[str, Any]:
+    """What an agent counted in all its lives; one that was killed may not have told."""
+    paths = [(life, raw_dir / f"{life.stem}.json") for life in lives]
+    told = [read_json(path) for life, path in paths if path.exists() or not life.killed]
+    return merge_counters(told)

@@ -5,7 +5,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.context import Collision, Hash
+from agents.context import Collision, ElementType, EngineName, Hash, MemoryModel
+from experiments.faults import Fault
+from experiments.impairments import LinkImpairment
 from testbed.jsonmodel import read_model
 from testbed.topology import Frozen
 
@@ -23,6 +25,15 @@ class Runtime(Frozen):
     hash: Hash
     jitter_us: float
     controller: str
+    ways: int = 1
+    memory_model: MemoryModel = "accumulate"
+    dtype: ElementType = "i32"
+    ordered: bool = False
+    engine: EngineName = "native"
+    resend_ms: float = 0.0
+    repair: bool = False
+    impairments: tuple[LinkImpairment, ...] = ()
+    events: tuple[Fault, ...] = ()
 
     def write(self, path: Path) -> None:
         """Write the settings as JSON."""

@@ -8,18 +8,25 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from experiments.config import CONFIGS_DIR, ExperimentConfig
+from experiments.faults import check_faults
+from experiments.impairments import resolve
 from testbed.errors import InputError, suggestion
-from testbed.yamlfile import read_yaml
+from testbed.topology import load_topology
+from testbed.yamlfile import Where, YamlFile, read_yaml
 
 _PATH_KEYS = ("schedule", "topology")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and the place where it was written, for error messages."""
+    """A value, and the file where it was written, for error messages."""
 
     value: object
-    place: str
+    file: YamlFile | None
+
+    def place(self, where: Where) -> str:
+        """How a message about it begins: file and line; nothing for the command line."""
+        return self.file.place(where) if self.file else ""
 
 
 def key_names() -> dict[str, FieldInfo]:
@@ -50,15 +57,16 @@ def load_config(config: str | None, overrides: Mapping[str, object]) -> Experime
     settings = _read(_find(config)) if config is not None else {}
     for key, value in overrides.items():
         if value is not None:
-            settings[key] = Setting(value, "")
+            settings[key] = Setting(value, None)
     return _validate(settings)
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
-    """Split the ``KEY=VALUE`` texts of ``--set`` into overrides."""
+    """Split the ``KEY=VALUE`` texts of ``--set`` into overrides; keys may be upper case."""
     overrides: dict[str, object] = {}
     for text in assignments:
         key, equals, value = text.partition("=")
+        key = key.lower()
         if not equals:
             raise InputError(f'--set "{text}": write KEY=VALUE')
         _check_key(key, "--set ")
@@ -84,10 +92,7 @@ def _read(path: Path) -> dict[str, Setting]:
     if file.data is None:
         return {}
     values = file.mapping((), file.data, key_names())
-    return {
-        key: Setting(_beside(path, key, value), f"{path}:{file.lines[key,]}: ")
-        for key, value in values.items()
-    }
+    return {key: Setting(_beside(path, key, value), file) for key, value in values.items()}
 
 
 def _beside(file: Path, key: str, value: object) -> object:
@@ -106,14 +111,44 @@ def _check_key(key: str, place: str) -> None:
 
 def _validate(settings: Mapping[str, Setting]) -> ExperimentConfig:
     for key, setting in settings.items():
-        _check_key(key, setting.place)
+        _check_key(key, setting.place((key,)))
     try:
         config = ExperimentConfig.model_validate({k: s.value for k, s in settings.items()})
     except ValidationError as error:
         first = error.errors()[0]
-        key = str(first["loc"][0])
-        place = settings[key].place if key in settings else ""
-        shown = key if place else key.upper()
-        cause = first.get("ctx", {}).get("error", first["msg"])
-        raise InputError(f"{place}{shown}: {cause}") from error
+        cause = str(first.get("ctx", {}).get("error", first["msg"]))
+        if first["type"] == "missing":
+            cause = "is missing"
+        raise _refusal(settings, first["loc"], cause) from error
+    _check_links(config, settings)
     return config.at_clock("real") if config.clock == "real" else config
+
+
+def _check_links(config: ExperimentConfig, settings: Mapping[str, Setting]) -> None:
+    """Compare impairments and faults with the topology that they are for."""
+    try:
+        links = config.lossy_links
+    except ValidationError as error:
+        cause = str(error.errors()[0]["ctx"]["error"])
+        raise _refusal(settings, ("loss_burst",), cause) from error
+    if not (links or config.events):
+        return
+    topology = load_topology(config.topology)
+    try:
+        resolve(links, topology)
+    except InputError as error:
+        raise _refusal(settings, ("impairments",), str(error)) from error
+    try:
+        check_faults(config.events, topology, aggregation=config.aggregation)
+    except InputError as error:
+        raise _refusal(settings, ("events",), str(error)) from error
+
+
+def _refusal(settings: Mapping[str, Setting], where: Where, cause: str) -> InputError:
+    """One line: the place, the key, the part of its value if it has parts, what is wrong."""
+    key, *inner = where
+    setting = settings.get(str(key))
+    place = setting.place(where) if setting else ""
+    parts = [str(key) if place else str(key).upper()]
+    parts += [f"entry {part + 1}" if isinstance(part, int) else part for part in inner]
+    return InputError(f"{place}{': '.join(parts)}: {cause}")

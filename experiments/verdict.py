@@ -10,6 +10,7 @@ from controller.plan import Plan
 from experiments.accounting import Delivery
 from experiments.counters import SumChecks
 from experiments.decay import Decay
+from experiments.incarnations import FaultRecord
 from experiments.network_record import NetworkRecord, QdiscRecord
 from experiments.units import format_bytes
 
@@ -20,6 +21,8 @@ RTT_TOLERANCE_US = {"virtual": 2.0, "real": 1000.0}
 DELAY_TOLERANCE_NS = 1_000
 RATE_TOLERANCE = 1e-3
 LINK_TOLERANCE = 1e-4
+MENDED = ("duplicate", "overlap", "round", "epoch", "no such port")
+"""Reasons for dropping a datagram that follow from losses, copies and restarts asked for."""
 STRAY_BYTES = 1_000
 """Scaled bytes per link beside the streams: a last block is cut to whole elements."""
 
@@ -49,6 +52,23 @@ class RoundTime:
         return 100.0 * (self.measured_ms - self.planned_ms) / self.planned_ms
 
 
+@dataclass(frozen=True)
+class Promise:
+    """What a run has to keep: that of its plan, or, with faults that it asked for, less."""
+
+    feasible: bool
+    """The planner promises T and the memory."""
+    asked: bool = False
+    """Links were impaired, or agents restarted, because the config says so."""
+    wan: bool = False
+    """Faults reach the links between the cities, so that their loads differ."""
+
+    @property
+    def price(self) -> Level:
+        """What it costs if something did not come."""
+        return "FAIL" if self.feasible and not self.asked else "DEGRADED"
+
+
 def judge(findings: Sequence[Finding]) -> Verdict:
     """Take the worst level that was found."""
     levels = {finding.level for finding in findings}
@@ -62,16 +82,19 @@ def check_plan(plan: Plan) -> list[Finding]:
     return [Finding("DEGRADED", f"the planner calls this infeasible: {plan.reason}")]
 
 
-def check_times(times: Sequence[RoundTime], plan: Plan, tolerance_percent: float) -> list[Finding]:
-    """Compare each round's measured T with its plan."""
+def check_times(
+    times: Sequence[RoundTime], promise: Promise, tolerance_percent: float
+) -> list[Finding]:
+    """Compare each round's measured T with its plan; recovery from asked faults may take longer."""
     findings = []
     # A plan that was refused promises no T.
-    level: Level = "FAIL" if plan.feasible else "DEGRADED"
+    level: Level = "FAIL" if promise.feasible else "DEGRADED"
     for time in times:
         error = time.error_percent
         if error is None:
-            findings.append(Finding("FAIL", f"round {time.round}: nothing arrived at any island"))
-        elif abs(error) > tolerance_percent:
+            text = f"round {time.round}: nothing arrived at any island"
+            findings.append(Finding(promise.price, text))
+        elif abs(error) > tolerance_percent and not (promise.asked and error > 0):
             text = (
                 f"round {time.round}: T measured {time.measured_ms:.2f} ms, planned "
                 f"{time.planned_ms:.2f} ms ({error:+.2f} %, allowed ±{tolerance_percent:g} %)"
@@ -81,26 +104,37 @@ def check_times(times: Sequence[RoundTime], plan: Plan, tolerance_percent: float
 
 
 def check_sums(
-    sums: SumChecks, delivery: Delivery, partial: int, stale: dict[str, int], plan: Plan
+    sums: SumChecks,
+    delivery: Delivery,
+    partial: dict[str, int],
+    stale: dict[str, int],
+    promise: Promise,
 ) -> list[Finding]:
     """Check that every island holds the true sum of every block."""
-    # What never came is the expected price of a forced run; a wrong sum is not,
-    # unless somebody had to send an old state.
-    price: Level = "FAIL" if plan.feasible else "DEGRADED"
+    # What never came is the expected price of a forced run, or of an asked fault; a
+    # wrong sum is not, unless somebody had to send an old state.
+    price = promise.price
     behind = f"parameter rows kept an older state, their sums were late ({', '.join(stale)})"
+    causes = ", ".join(f"{name} {count}" for name, count in sorted(partial.items()))
+    # Where faults were asked for, what comes twice is dropped, and partial sums meet again.
+    mended = promise.asked and not sums.incomplete
     faults: tuple[tuple[int, Level, str], ...] = (
         (sum(stale.values()), price, behind),
         (sums.wrong, price if stale else "FAIL", "block sums are wrong"),
         (sums.incomplete, price, "block sums were never complete"),
         (delivery.missing, price, "contributions never reached their island"),
         (delivery.foreign, "FAIL", "contributions came from outside the clique"),
-        (delivery.twice, "DEGRADED", "contributions came twice"),
-        (partial, "DEGRADED", "blocks left an aggregator as partial sums"),
+        (0 if promise.asked else delivery.twice, "DEGRADED", "contributions came twice"),
+        (
+            0 if mended else sum(partial.values()),
+            "DEGRADED",
+            f"blocks left an aggregator as partial sums ({causes})",
+        ),
     )
     return [Finding(level, f"{count} {what}") for count, level, what in faults if count]
 
 
-def check_decay(decay: Decay, stale: dict[str, int], plan: Plan) -> list[Finding]:
+def check_decay(decay: Decay, stale: dict[str, int], promise: Promise) -> list[Finding]:
     """Compare the islands' parameter vectors with exact averaging of their start vectors."""
     over = decay.deviation > decay.bound
     if not over.any():
@@ -110,20 +144,53 @@ def check_decay(decay: Decay, stale: dict[str, int], plan: Plan) -> list[Finding
         f"after {k} rounds the parameter vectors are {decay.deviation[k]:.3g} of their start "
         f"away from exact averages, rounding explains {decay.bound[k]:.3g}"
     )
-    return [Finding("DEGRADED" if stale and not plan.feasible else "FAIL", text)]
+    return [Finding(promise.price if stale else "FAIL", text)]
 
 
 def check_losses(lost: int, drops: dict[str, int], plan: Plan) -> list[Finding]:
     """Name the place where every lost datagram was dropped."""
-    known = {place: count for place, count in drops.items() if count}
-    where = ", ".join(f"{place} {count}" for place, count in sorted(known.items()))
+    where = ", ".join(f"{place} {count}" for place, count in sorted(drops.items()))
     findings = []
-    if lost > 0 and (plan.feasible or not known):
+    if lost > 0 and (plan.feasible or not drops):
         findings.append(Finding("FAIL", f"{lost} datagrams lost ({where or 'place unknown'})"))
     elif lost > 0:
         findings.append(Finding("DEGRADED", f"{lost} datagrams lost ({where})"))
-    elif known:
+    elif drops:
         findings.append(Finding("DEGRADED", f"drops outside the streams: {where}"))
+    return findings
+
+
+def check_faults(
+    drops: dict[str, int],
+    link_faults: Sequence[str],
+    faults: Sequence[FaultRecord],
+    unrecorded: Sequence[str],
+) -> list[Finding]:
+    """Check that a run with asked faults had those, and lost nothing else.
+
+    Parameters
+    ----------
+    drops
+        Datagrams dropped by place, without those that links were asked to lose.
+    link_faults
+        What impaired links did beside that.
+    faults
+        Faults at given times, and what came of them.
+    unrecorded
+        Agents that were killed before they could write anything down.
+    """
+    findings = [Finding("FAIL", text) for text in link_faults]
+    where = {p: n for p, n in drops.items() if p.rpartition(": ")[2] not in MENDED}
+    if where:
+        text = ", ".join(f"{place} {count}" for place, count in sorted(where.items()))
+        level: Level = "DEGRADED" if faults else "FAIL"
+        findings.append(Finding(level, f"datagrams were dropped that were not asked for: {text}"))
+    for fault in (f for f in faults if f.happened_ns is None):
+        text = f"{fault.event} {fault.city} at {fault.at_ns / 1e6:g} ms: the run was over by then"
+        findings.append(Finding("DEGRADED", text))
+    if unrecorded:
+        names = ", ".join(unrecorded)
+        findings.append(Finding("DEGRADED", f"killed, so that its records are missing: {names}"))
     return findings
 
 
@@ -149,9 +216,11 @@ def check_network(network: NetworkRecord, plan: Plan, clock: str) -> list[Findin
     return findings
 
 
-def check_links(loads: Sequence[dict[str, Any]], plan: Plan) -> list[Finding]:
+def check_links(loads: Sequence[dict[str, Any]], plan: Plan, promise: Promise) -> list[Finding]:
     """Compare the bytes on every link with the plan: a wrong tree shows here first."""
-    findings = []
+    findings: list[Finding] = []
+    if promise.wan:
+        return findings
     for load in loads:
         planned, measured = load["bytes_planned"], load["bytes_measured"]
         if abs(measured - planned) > LINK_TOLERANCE * planned + STRAY_BYTES * plan.scale:

@@ -1,4 +1,4 @@
-"""Sets up what is missing: packages, virtual environment, kernel. Runs on a bare Python 3.10.
+"""Sets up what is missing: packages, environment, kernel, libraries. Runs on a bare Python 3.10.
 
 ``python3 -m testbed.bootstrap [ACTION]``; without an action it sets up.
 """
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from agents.native.build import ensure_kernel_library
 from testbed.distribution import install_packages, missing_packages, this_distribution
 from testbed.environment import ensure_environment, environment_exists, environment_python
 from testbed.errors import CliquenetError, InputError, MachineError, suggestion
@@ -17,7 +18,7 @@ from testbed.paths import cache_dir, calling_user, give_to_caller, make_dir
 from testbed.virtualtime.kernel import ensure_kernel
 
 ROOT = Path(__file__).parent.parent
-_CACHED = ("venv", "kernel", "log")
+_CACHED = ("venv", "kernel", "native", "uftp", "log")
 
 
 def set_up() -> None:
@@ -33,6 +34,7 @@ def set_up() -> None:
         install(missing)
     ensure_environment()
     ensure_kernel()
+    ensure_kernel_library()
 
 
 def install(missing: list[str]) -> None:
@@ -78,7 +80,7 @@ def give_back() -> None:
 
 
 def clear_cache() -> None:
-    """Remove our kernel and environments from the cache folder, nothing else."""
+    """Remove our kernel, environments and libraries from the cache folder, nothing else."""
     for name in _CACHED:
         folder = cache_dir() / name
         if folder.exists():

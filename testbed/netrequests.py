@@ -34,7 +34,7 @@ TCMSG = struct.Struct("=BxxxiIII")
 TCA_KIND, TCA_OPTIONS, TCA_STATS2 = 1, 2, 7
 
 _IFINFOMSG = struct.Struct("=BxHiII")
-_IFLA_IFNAME, _IFLA_MTU, _IFLA_STATS64 = 3, 4, 23
+_IFLA_IFNAME, _IFLA_MTU, _IFLA_STATS64, _IFLA_GSO_MAX_SEGS = 3, 4, 23, 40
 _IFF_UP = 1
 _NUD_PERMANENT = 0x80
 _MAIN_TABLE, _PROTOCOL_STATIC, _SCOPE_LINK, _UNICAST = 254, 4, 253, 1
@@ -57,6 +57,8 @@ class LinkCounters:
     index: int
     name: str
     mtu_bytes: int
+    gso_max_segs: int
+    """Packets that it may hand on as one."""
     rx_packets: int
     tx_packets: int
     rx_bytes: int
@@ -85,6 +87,13 @@ def set_up(name: str, index: int) -> Request:
     message = ifinfmsg()
     message.setvalue({"index": index, "flags": _IFF_UP, "change": _IFF_UP})
     return Request(f"bring {name} up", RTM_NEWLINK, 0, message)
+
+
+def limit_segments(name: str, index: int, count: int) -> Request:
+    """Let an interface hand on at most so many packets as one."""
+    message = _IFINFOMSG.pack(socket.AF_UNSPEC, 0, index, 0, 0)
+    message += attribute(_IFLA_GSO_MAX_SEGS, struct.pack("=I", count))
+    return Request(f"limit {name} to {count} packets at once", RTM_NEWLINK, 0, message)
 
 
 def delete_link(name: str, index: int) -> Request:
@@ -155,7 +164,9 @@ def link_counters(body: bytes) -> LinkCounters:
     found = attributes(body[_IFINFOMSG.size :])
     name = found[_IFLA_IFNAME].rstrip(b"\0").decode()
     (mtu_bytes,) = struct.unpack("=I", found[_IFLA_MTU])
-    return LinkCounters(index, name, mtu_bytes, *struct.unpack_from("=8Q", found[_IFLA_STATS64]))
+    (segments,) = struct.unpack("=I", found[_IFLA_GSO_MAX_SEGS])
+    counted = struct.unpack_from("=8Q", found[_IFLA_STATS64])
+    return LinkCounters(index, name, mtu_bytes, segments, *counted)
 
 
 def _link(end: End, mtu_bytes: int) -> dict[str, Any]:

@@ -2,14 +2,15 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from testbed.addressing import ISLAND_PORT
 from testbed.errors import CliquenetError
+from testbed.impairment import Impairment
 from testbed.namespaces import Namespace, fork_in_namespace
 from testbed.netlink import RouteSocket
 from testbed.netrequests import link_counters, list_links
@@ -17,7 +18,15 @@ from testbed.nodes import CityController, CityHost, CityNet, CityTopo, check_nam
 from testbed.openvswitch import OpenVSwitch
 from testbed.shaping import ShapedInterface, check, install, read_queues, shape_for
 from testbed.topology import Topology
-from testbed.wiring import HOST_INTERFACE_INDEX, Wire, connect, disconnect, plan_wires
+from testbed.wiring import (
+    ANY_SEGMENTS,
+    HOST_INTERFACE_INDEX,
+    Wire,
+    connect,
+    disconnect,
+    limit_hosts,
+    plan_wires,
+)
 
 Step = Callable[[str], None]
 _LOCAL_PORT = 65534
@@ -76,6 +85,36 @@ class Network:
         """
         self.openvswitch.alive()
         check(self.shaped)
+
+    @contextmanager
+    def impaired(self, impairments: Mapping[str, Impairment]) -> Iterator[None]:
+        """Impair directions, by their names, for the length of a block; then mend them.
+
+        Meanwhile hosts hand packets on one by one: of several in one, a shaper would
+        lose all or none. Only at the sending end of ``island→…`` do bursts still meet
+        the shaper whole; who impairs that direction must send single packets.
+
+        Raises
+        ------
+        CliquenetError
+            A direction that is not there, or a shaper that is not as asked.
+        """
+        if not impairments:
+            yield
+            return
+        sound = [member for member in self.shaped if member.link in impairments]
+        missing = set(impairments) - {member.link for member in sound}
+        if missing:
+            raise CliquenetError(f"no link {min(missing)} in the network")
+        limit_hosts(self.net.hosts, 1)
+        try:
+            install(
+                replace(m, shape=replace(m.shape, impairment=impairments[m.link])) for m in sound
+            )
+            yield
+        finally:
+            install(sound)
+            limit_hosts(self.net.hosts, ANY_SEGMENTS)
 
     def counters(self) -> dict[str, Any]:
         """Everything that the kernel counted: queues, interfaces, datapath.

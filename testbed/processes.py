@@ -70,6 +70,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._children: dict[int, Child] = {}
         self._expected: set[int] = set()
+        self._ended: set[int] = set()
 
     def watch(self, child: Child) -> Child:
         """Add a child that must not end before `expect_exit` names it."""
@@ -88,6 +89,11 @@ class Supervisor:
     def expect_exit(self, children: Sequence[Child]) -> None:
         """From now on these children may end with status 0."""
         self._expected.update(child.pid for child in children)
+
+    def end(self, child: Child, number: signal.Signals) -> None:
+        """Send a child a signal that is to end it; then any status of it will do."""
+        self._ended.add(child.pid)
+        _signal(child, number)
 
     def alive(self, children: Sequence[Child]) -> bool:
         """Whether any of the children still runs."""
@@ -134,7 +140,7 @@ class Supervisor:
 
     def _reap(self, child: Child) -> None:
         status = self._forget(child)
-        if status == 0 and child.pid in self._expected:
+        if child.pid in self._ended or (status == 0 and child.pid in self._expected):
             return
         ending = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         raise ChildFailedError(f"{child.name} {ending}: {child.last_output()}")

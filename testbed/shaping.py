@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from testbed.errors import CliquenetError, InputError
+from testbed.impairment import NONE, Impairment
 from testbed.namespaces import Namespace
+from testbed.netem import decode_impairment, encode_impairment
 from testbed.netlink import Request, RouteSocket, attribute, attributes
 from testbed.netrequests import TCA_KIND, TCA_OPTIONS, TCA_STATS2, TCMSG, add_qdisc, list_qdiscs
 
@@ -27,7 +29,7 @@ MIN_RATE_BYTES_PER_S = 1000
 # <linux/pkt_sched.h>: struct tc_netem_qopt, struct tc_netem_rate, TCA_NETEM_*
 _QOPT = struct.Struct("=6I")
 _RATE = struct.Struct("=Iiii")
-_NETEM_RATE, _NETEM_RATE64, _NETEM_LATENCY64, _NETEM_JITTER64 = 6, 8, 10, 11
+_NETEM_RATE, _NETEM_RATE64, _NETEM_LATENCY64 = 6, 8, 10
 _STATS_BASIC, _STATS_QUEUE = 1, 3
 _U32_MAX = 0xFFFFFFFF
 
@@ -39,6 +41,7 @@ class Shape:
     delay_ns: int
     rate_bytes_per_s: int
     limit_packets: int
+    impairment: Impairment = NONE
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class QueueState:
     index: int
     kind: str
     shape: Shape | None
-    """``None`` unless it is a plain ``netem`` without loss, jitter or reordering."""
+    """``None`` unless it is a ``netem`` as `encode_netem` makes them."""
     sent_bytes: int
     sent_packets: int
     drops: int
@@ -109,11 +112,14 @@ def serialisation_ns(frame_bytes: int, rate_bytes_per_s: int) -> int:
 def encode_netem(shape: Shape) -> bytes:
     """The ``TCA_OPTIONS`` payload that makes ``netem`` follow a shape."""
     rate = min(shape.rate_bytes_per_s, _U32_MAX)
-    options = _QOPT.pack(0, shape.limit_packets, 0, 0, 0, 0)
-    options += attribute(_NETEM_LATENCY64, struct.pack("=q", shape.delay_ns))
+    (loss, gap, duplicate), faults = encode_impairment(shape.impairment)
+    options = _QOPT.pack(0, shape.limit_packets, loss, gap, duplicate, 0)
+    # Its jitter goes both ways around the delay; ours only adds.
+    mean_ns = shape.delay_ns + shape.impairment.jitter_ns // 2
+    options += attribute(_NETEM_LATENCY64, struct.pack("=q", mean_ns))
     if shape.rate_bytes_per_s > _U32_MAX:
         options += attribute(_NETEM_RATE64, struct.pack("=Q", shape.rate_bytes_per_s))
-    return options + attribute(_NETEM_RATE, _RATE.pack(rate, 0, 0, 0))
+    return options + attribute(_NETEM_RATE, _RATE.pack(rate, 0, 0, 0)) + faults
 
 
 def decode_netem(options: bytes) -> Shape | None:
@@ -122,7 +128,7 @@ def decode_netem(options: bytes) -> Shape | None:
     Returns
     -------
     Shape or None
-        ``None`` if it also loses, duplicates, reorders or jitters packets, or
+        ``None`` if it does something to packets that no `Shape` stands for, or
         counts other bytes than those of the frame.
     """
     if len(options) < _QOPT.size:
@@ -131,14 +137,14 @@ def decode_netem(options: bytes) -> Shape | None:
     found = attributes(options[_QOPT.size :])
     if not {_NETEM_LATENCY64, _NETEM_RATE} <= found.keys():
         return None
-    (delay_ns,) = struct.unpack("=q", found[_NETEM_LATENCY64])
-    (jitter_ns,) = struct.unpack("=q", found.get(_NETEM_JITTER64, bytes(8)))
+    (mean_ns,) = struct.unpack("=q", found[_NETEM_LATENCY64])
     rate, *overheads = _RATE.unpack(found[_NETEM_RATE])
     if _NETEM_RATE64 in found:
         (rate,) = struct.unpack("=Q", found[_NETEM_RATE64])
-    if loss or gap or duplicate or jitter_ns or any(overheads):
+    faults = decode_impairment(loss, gap, duplicate, found)
+    if faults is None or any(overheads):
         return None
-    return Shape(delay_ns, rate, limit)
+    return Shape(mean_ns - faults.jitter_ns // 2, rate, limit, faults)
 
 
 def install(interfaces: Iterable[ShapedInterface]) -> None:

@@ -14,6 +14,7 @@ from testbed.netrequests import (
     add_route,
     add_veth,
     delete_link,
+    limit_segments,
     link_counters,
     list_links,
     set_up,
@@ -23,6 +24,8 @@ from testbed.nodes import PREFIX_BITS, CityHost, CityNet
 HOST_INTERFACE_INDEX = 2
 """Index of a host's only interface (1 is loopback)."""
 FIRST_SWITCH_INDEX = 100
+ANY_SEGMENTS = 65535
+"""What interfaces begin with."""
 MAX_MEMBERSHIPS = 65536
 """Multicast groups that a host may join: one per sender and live round."""
 
@@ -86,6 +89,28 @@ def disconnect(wires: Iterable[Wire]) -> None:
         here = {counters.index for counters in _links(route)}
         gone = [wire.near for wire in wires if wire.near.index in here]
         route.apply([delete_link(end.name, end.index) for end in gone])
+
+
+def limit_hosts(hosts: Sequence[Any], segments: int) -> None:
+    """Let hosts hand on at most so many packets as one (segmentation offload), and check it.
+
+    With 1, the kernel cuts a burst up behind the host's own queue, so that switches
+    and all further queues see single packets.
+
+    Raises
+    ------
+    CliquenetError
+        An interface does not do as it is told.
+    """
+    for host in hosts:
+        name = host.defaultIntf().name
+        with RouteSocket(host.namespace) as route:
+            route.apply([limit_segments(name, HOST_INTERFACE_INDEX, segments)])
+            found = next(c for c in _links(route) if c.index == HOST_INTERFACE_INDEX)
+        if found.gso_max_segs != segments:
+            raise CliquenetError(
+                f"{name} should hand on {segments} packets at once, not {found.gso_max_segs}"
+            )
 
 
 def _links(route: RouteSocket) -> list[Any]:

@@ -33,9 +33,13 @@ class YamlFile:
 
     def error(self, where: Where, message: str) -> InputError:
         """Make an error at the value ``where``, or at the nearest one around it."""
+        return InputError(f"{self.place(where)}{message}")
+
+    def place(self, where: Where) -> str:
+        """File and line of a value, or of the nearest one around it, as messages begin."""
         while where and where not in self.lines:
             where = where[:-1]
-        return InputError(f"{self.path}:{self.lines.get(where, 1)}: {message}")
+        return f"{self.path}:{self.lines.get(where, 1)}: "
 
     def mapping(self, where: Where, value: Value, keys: Iterable[str]) -> dict[str, Value]:
         """Check that a value is a mapping with known keys only, and return it.

@@ -1,28 +1,39 @@
 """The aggregator process: streams in, one stream of sums out, until SIGTERM.
 
-One thread and one socket for input. The socket's receive timeout doubles as the
-clock for whatever is due while no traffic comes: slot timeouts, the change of
-rounds, the wish to stop.
+One thread and one socket for input, with recovery another one for requests. The
+receive timeout doubles as the clock for whatever is due while no traffic comes:
+slot timeouts, the change of rounds, heartbeats, the wish to stop.
 """
 
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
-from agents.admission import misfit
-from agents.aggregator.memory import memory_slots
+from agents.aggregator import report
+from agents.aggregator.control import ControlPort
+from agents.aggregator.engine import EngineSettings, Progress
+from agents.aggregator.engines import make_engine
+from agents.aggregator.intake import make_intake
+from agents.aggregator.memory import memory_slots, ring_rows
 from agents.aggregator.output import AggregateStream
-from agents.aggregator.table import Table
-from agents.bursts import Batch, Run, runs
+from agents.aggregator.reporting import StatusReporter, engine_status
+from agents.aggregator.ring import ResendRing
+from agents.aggregator.status import Status
 from agents.context import NS_PER_MS, AgentContext, run_agent
-from agents.records import Kind, Recorder
+from agents.records import Recorder
+from agents.recovery.control import LONGEST_BYTES
 from agents.rounds import RoundWindow
-from agents.sockets import BurstReceiver, interface_index, udp_counters
-from agents.wire import ELEMENT_BYTES, PacketType, wire_bytes
+from agents.sockets import BurstReceiver, ControlSocket, interface_index, udp_counters
+from agents.wire import ELEMENT_BYTES, datagram_bytes, dtype_named
 
 ROLE = "aggregator"
 _IDLE_NS = 10 * NS_PER_MS
+_NO_IDLE_NS = 1000  # `wait` says when there is something to receive
+_TURN_NS = NS_PER_MS  # how long a request may have to wait for the streams
+_LINGER_NS = 100 * NS_PER_MS
+_LONGEST_LINGER_NS = 2000 * NS_PER_MS
 _SLEEP_S = 0.25
 
 
@@ -30,10 +41,17 @@ def run_aggregator(ctx: AgentContext) -> int:
     """Run the aggregator of one city until SIGTERM; return the exit status.
 
     The process must be single-threaded and in the aggregator host's network
-    namespace. On SIGTERM open sums are flushed, then ``aggregator-<city>.bin``
-    (`agents.records`) and ``aggregator-<city>.json`` are written.
+    namespace. On SIGTERM open sums are flushed and, with recovery, sent again as long
+    as the island asks; then ``aggregator-<city>.bin`` (`agents.records`) and
+    ``aggregator-<city>.json`` are written.
     """
-    return run_agent(ROLE, ctx, lambda c: Aggregator(c).run())
+    return run_agent(ROLE, ctx, _run)
+
+
+def _run(ctx: AgentContext) -> None:
+    aggregator = Aggregator(ctx)
+    with StatusReporter(ctx, aggregator.status) as reporter:
+        aggregator.run(reporter.poll)
 
 
 class Aggregator:
@@ -43,71 +61,158 @@ class Aggregator:
         self._ctx = ctx
         self._stopping = False
         signal.signal(signal.SIGTERM, self._stop)
-        layout = ctx.layout
-        self._block_bytes = layout.elements * ELEMENT_BYTES
         self._recorder = Recorder()
-        epoch = time.monotonic_ns() // NS_PER_MS & 0xFFFFFFFF
-        self._output = AggregateStream(ctx, epoch, self._recorder)
-        self._table = Table(
-            self._slots(),
-            layout,
-            self._output.take,
-            hashing=ctx.hash,
-            collision=ctx.collision,
-            timeout_ns=ctx.timeout_ns,
+        row_bytes = datagram_bytes(ctx.layout.elements, ctx.layout.element_bytes)
+        self._ring = ResendRing(
+            ring_rows(ctx.resend_bytes, row_bytes, ctx.burst_datagrams), row_bytes
+        )
+        to = ctx.addresses.island(ctx.city)
+        self._output = AggregateStream(self._ring, to, ctx.burst_datagrams)
+        self._settings = self._engine_settings()
+        self._engine = make_engine(
+            ctx.engine, self._settings, self._ring, self._output.send, self._recorder
         )
         multicast = ctx.plan.multicast
         own_ip, port = ctx.addresses.aggregator(ctx.city)
         self._receiver = BurstReceiver(
             ("" if multicast else own_ip, port),
             interface=interface_index(f"{ctx.code}-a") if multicast else None,
-            idle_ns=_IDLE_NS,
+            idle_ns=_NO_IDLE_NS if ctx.recovers else _IDLE_NS,
         )
+        self._truncated: Counter[str] = Counter()
+        self._intake = make_intake(self._engine, self._receiver, self._output, self._truncated)
+        self._control = self._control_port() if ctx.recovers else None
         self._window = RoundWindow(ctx)
-        self._rejects: Counter[str] = Counter()
-        self._datagrams_in: Counter[int] = Counter()
-        self._bytes_in: Counter[int] = Counter()
         self._live: list[int] = []
-        self._progress: dict[int, tuple[int, int]] = {}
+        self._progress: dict[int, Progress] = {}
 
-    def run(self) -> None:
-        """Serve until SIGTERM and until the socket is empty, then flush and write the results."""
+    def run(self, poll: Callable[[], None] = lambda: None) -> None:
+        """Serve until SIGTERM and until the socket is empty, then flush and write the results.
+
+        Parameters
+        ----------
+        poll
+            Called between two buffers every 10 ms or so, for whoever watches.
+        """
         self._open_round(0)
-        self._sleep_until_start()
-        batches: list[Batch] | None = []
-        while batches is not None or not self._stopping:
-            batches = self._receiver.receive(PacketType.DATA, self._ctx.job_id, self._rejects)
+        self._sleep_until_start(poll)
+        now_ns = poll_ns = time.monotonic_ns()
+        busy, asked = True, False
+        while busy or not self._stopping:
+            if self._control is not None:
+                asked = self._wait(self._control, now_ns)
+            got = self._intake(self._turn_end(now_ns))
+            busy = got is not None
             now_ns = time.monotonic_ns()
-            self._output.tick(now_ns)
             if now_ns >= self._window.due_ns:
                 self._change_rounds(now_ns)
-            for batch in batches or ():
-                for run in runs(batch):
-                    self._take(run, now_ns)
-            if now_ns >= self._table.next_timeout_ns:
-                self._table.expire(now_ns)
-            self._output.flush()
-        for round_index in tuple(self._live):
-            self._close_round(round_index)
-        self._output.flush()
+            if got is not None:
+                self._engine.take(self._receiver.buffer, *got, now_ns)
+            if now_ns >= self._engine.next_timeout_ns:
+                self._engine.expire(now_ns)
+            self._output.send()
+            if self._control is not None:
+                self._serve(self._control, now_ns, asked)
+            if now_ns >= poll_ns:
+                poll()
+                poll_ns = now_ns + _IDLE_NS
+        self._drain(now_ns)
         self._write()
+
+    def status(self) -> Status:
+        """What the aggregator is doing right now."""
+        control = self._control
+        return engine_status(
+            self._ctx,
+            self._engine,
+            self._ring,
+            slots=self._settings.slots,
+            live=self._live,
+            rejects=self._truncated + control.drops if control else self._truncated,
+            socket_overflow=self._receiver.overflow,
+            recovery=control.counters() if control else {},
+            now_ns=time.monotonic_ns(),
+        )
 
     def _stop(self, _signal: int, _frame: object) -> None:
         self._stopping = True
 
-    def _slots(self) -> int:
-        plan, expectations = self._ctx.plan, self._ctx.expectations
-        senders = max(len(e.senders) for e in expectations)
-        return memory_slots(
-            plan.memory_bytes / plan.scale,
-            self._ctx.fifo_datagrams,
+    def _control_port(self) -> ControlPort:
+        ctx = self._ctx
+        socket = ControlSocket(ctx.addresses.control(ctx.city), LONGEST_BYTES)
+        epoch = self._settings.epoch
+        return ControlPort(ctx, epoch, socket, self._ring, self._output, self._recorder)
+
+    def _turn_end(self, now_ns: int) -> int:
+        """Until when an engine may serve the sockets by itself."""
+        turn_ns = _IDLE_NS if self._control is None else _TURN_NS
+        return min(self._window.due_ns, now_ns + turn_ns)
+
+    def _wait(self, control: ControlPort, now_ns: int) -> bool:
+        """Wait for a stream or a request, no longer than until something is due.
+
+        Returns whether there is a request.
+        """
+        wait_ns = min(_IDLE_NS, max(0, control.due_ns - now_ns))
+        return control.socket in self._receiver.wait(wait_ns, control.socket)
+
+    def _serve(self, control: ControlPort, now_ns: int, asked: bool) -> int:
+        """Answer requests, and tell the island of rounds that are complete; how many asked."""
+        for round_index in self._live:
+            if not control.has_ended(round_index):
+                complete = self._engine.progress(round_index).complete
+                if complete == self._ctx.layout.blocks:
+                    control.end_round(round_index)
+        return control.serve(now_ns, asked=asked)
+
+    def _drain(self, now_ns: int) -> None:
+        """Let everything leave, and answer as long as the island still asks."""
+        for round_index in tuple(self._live):
+            self._close_round(round_index, now_ns)
+        self._output.send()
+        if self._control is None:
+            return
+        last_ns = now_ns + _LONGEST_LINGER_NS
+        quiet_ns = now_ns + _LINGER_NS
+        while now_ns < min(quiet_ns, last_ns):
+            asked = self._wait(self._control, now_ns)
+            got = self._intake(now_ns + _TURN_NS)
+            now_ns = time.monotonic_ns()
+            if got is not None:  # no round is open any more: counted as refused
+                self._engine.take(self._receiver.buffer, *got, now_ns)
+            if self._serve(self._control, now_ns, asked):
+                quiet_ns = now_ns + _LINGER_NS
+
+    def _engine_settings(self) -> EngineSettings:
+        ctx = self._ctx
+        senders = max(len(e.senders) for e in ctx.expectations)
+        slots = memory_slots(
+            ctx.memory_bytes - ctx.resend_bytes,
+            ctx.fifo_datagrams,
             max(1, senders),
-            self._block_bytes,
+            ctx.layout.elements * ELEMENT_BYTES,
+        )
+        return EngineSettings(
+            city=ctx.city,
+            job_id=ctx.job_id,
+            epoch=time.monotonic_ns() // NS_PER_MS & 0xFFFFFFFF,
+            start_ns=ctx.start_ns,
+            layout=ctx.layout,
+            slots=slots,
+            burst_datagrams=ctx.burst_datagrams,
+            timeout_ns=ctx.timeout_ns,
+            collision=ctx.collision,
+            hashing=ctx.hash,
+            ways=ctx.ways,
+            memory_model=ctx.memory_model,
+            dtype=dtype_named(ctx.dtype),
+            ordered=ctx.ordered,
         )
 
-    def _sleep_until_start(self) -> None:
+    def _sleep_until_start(self, poll: Callable[[], None]) -> None:
         """Sleep through the time when nothing can arrive, in naps, to notice SIGTERM."""
         while not self._stopping:
+            poll()
             left_s = (self._ctx.start_ns - time.monotonic_ns()) / 1e9
             if left_s < _SLEEP_S:
                 return
@@ -116,80 +221,47 @@ class Aggregator:
     def _change_rounds(self, now_ns: int) -> None:
         for closing, opening in self._window.advance(now_ns):
             if closing is not None:
-                self._close_round(closing)
+                self._close_round(closing, now_ns)
             if opening is not None:
                 self._open_round(opening)
 
     def _open_round(self, round_index: int) -> None:
+        expectation = self._ctx.expectations[round_index]
         self._live.append(round_index)
-        self._table.open_round(round_index, self._ctx.expectations[round_index].mask)
+        self._engine.open_round(round_index, expectation.clique, expectation.mask)
         self._receiver.join(self._ctx.groups(round_index))
 
-    def _close_round(self, round_index: int) -> None:
+    def _close_round(self, round_index: int, now_ns: int) -> None:
         self._live.remove(round_index)
-        self._progress[round_index] = self._table.progress(round_index)
-        self._table.close_round(round_index)
+        self._progress[round_index] = self._engine.progress(round_index)
+        self._engine.close_round(round_index, now_ns)
+        if self._control is not None:
+            self._output.send()
+            self._control.end_round(round_index)
         self._receiver.leave(self._ctx.groups(round_index))
 
-    def _take(self, run: Run, now_ns: int) -> None:
-        """Check a run of blocks against the plan and give it to the table."""
-        count, width = run.values.shape
-        reason = misfit(run, PacketType.DATA, self._ctx)
-        if reason:
-            self._rejects[reason] += count
-            return
-        self._table.add(run.round, run.bitmap, run.block, run.values, now_ns)
-        self._datagrams_in[run.round] += count
-        self._bytes_in[run.round] += count * wire_bytes(width)
-        self._recorder.add(
-            now_ns - self._ctx.start_ns,
-            run.round,
-            Kind.HELD,
-            run.src,
-            run.block,
-            count,
-            self._table.occupied,
-        )
+    def _counters(self) -> dict[str, Any]:
+        """Counters of the whole run; bytes as packets see them (scaled)."""
+        totals = report.totals(self._engine, self._settings, self._ctx.plan.scale)
+        drops = Counter(totals.pop("drops")) + self._truncated
+        control = {}
+        if self._control is not None:
+            drops += self._control.drops
+            control = {"recovery": self._control.counters()}
+        return {
+            **totals,
+            "drops": dict(drops),
+            "socket_overflow": self._receiver.overflow,
+            "receive_buffer_bytes": self._receiver.buffer_bytes,
+            "udp": udp_counters(),
+            **control,
+        }
 
     def _write(self) -> None:
-        table, plan = self._table, self._ctx.plan
-        self._recorder.write(self._ctx.out_dir / f"{ROLE}-{self._ctx.code}.bin")
-        drops = self._rejects + table.counters.drops
-        high_water_bytes = table.high_water * self._block_bytes
-        self._ctx.write_counters(
-            ROLE,
-            {
-                "rounds": [self._round_counters(k) for k in sorted(self._progress)],
-                "drops": dict(drops),
-                "emitted_blocks": dict(table.counters.emitted),
-                "late_blocks": table.counters.late,
-                "slots": table.slots,
-                "block_bytes": self._block_bytes,
-                "memory_bytes": table.slots * self._block_bytes,
-                "high_water_slots": table.high_water,
-                "high_water_bytes": high_water_bytes,
-                "high_water_unscaled_bytes": high_water_bytes * plan.scale,
-                "socket_overflow": self._receiver.overflow,
-                "receive_buffer_bytes": self._receiver.buffer_bytes,
-                "udp": udp_counters(),
-            },
-        )
-
-    def _round_counters(self, round_index: int) -> dict[str, Any]:
-        expectation, blocks = self._ctx.expectations[round_index], self._ctx.layout.blocks
-        contributions, complete = self._progress[round_index]
-        expected = blocks * len(expectation.senders)
-        return {
-            "round": round_index,
-            "clique": expectation.clique,
-            "senders": [self._ctx.plan.topology.codes[i] for i in expectation.senders],
-            "expected_contributions": expected,
-            "contributions": contributions,
-            "missing_contributions": expected - contributions,
-            "expected_blocks": blocks if expectation.senders else 0,
-            "complete_blocks": complete,
-            "datagrams_in": self._datagrams_in[round_index],
-            "bytes_in": self._bytes_in[round_index],
-            "datagrams_out": self._output.datagrams.get(round_index, 0),
-            "bytes_out": self._output.wire_bytes.get(round_index, 0),
-        }
+        ctx = self._ctx
+        self._recorder.write(ctx.output_path(ROLE, ".bin"))
+        rounds = [
+            report.round_counters(ctx, k, progress, self._output)
+            for k, progress in sorted(self._progress.items())
+        ]
+        ctx.write_counters(ROLE, {"rounds": rounds, **self._counters()})

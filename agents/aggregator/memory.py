@@ -1,16 +1,19 @@
 """How large an aggregator's memory is, where a block lies in it, and the memory itself."""
 
 import mmap
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from agents.wire import ELEMENT_BYTES, ELEMENT_DTYPE, Elements
+from agents.wire import ELEMENT_BYTES, ELEMENT_DTYPE, Values
 from testbed.errors import InputError
 
 Slots = npt.NDArray[np.intp]
 
 _MAP_NORESERVE = 0x4000
+_LEAST_BURSTS = 8
+"""A ring always has room to build and send from, however little is kept for resends."""
 
 
 def memory_slots(memory_bytes: float, fifo_datagrams: int, senders: int, block_bytes: int) -> int:
@@ -42,8 +45,28 @@ def memory_slots(memory_bytes: float, fifo_datagrams: int, senders: int, block_b
     return total // block_bytes
 
 
+def ring_rows(resend_bytes: float, row_bytes: int, burst_datagrams: int) -> int:
+    """Datagrams that the resend ring holds: its share of M, but at least some bursts."""
+    return max(_LEAST_BURSTS * burst_datagrams, int(resend_bytes // row_bytes))
+
+
+def check_ways(slots: int, ways: int) -> None:
+    """Refuse a memory that does not even fill one set.
+
+    Raises
+    ------
+    InputError
+        There are fewer slots than ways.
+    """
+    if slots < ways:
+        raise InputError(
+            f"aggregator memory: {slots} blocks // {ways} ways = no set of slots; "
+            f"raise the memory to {ways} blocks or more, or lower ways"
+        )
+
+
 class Arena:
-    """One contiguous memory of ``rows`` block sums.
+    """One contiguous memory of ``rows`` blocks of four-byte elements.
 
     The row freed last is handed out first. So only as much of the memory is
     touched as is held at once: in the virtual machine a page's first touch
@@ -53,12 +76,16 @@ class Arena:
     ----------
     values
         Shape (rows, elements).
+    in_use, high_water
+        Rows handed out now, and at most so far.
     """
 
-    def __init__(self, rows: int, elements: int) -> None:
+    def __init__(self, rows: int, elements: int, dtype: np.dtype[Any] = ELEMENT_DTYPE) -> None:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
         memory = mmap.mmap(-1, rows * elements * ELEMENT_BYTES, flags=flags)
-        self.values: Elements = np.frombuffer(memory, ELEMENT_DTYPE).reshape(rows, elements)
+        self.values: Values = np.frombuffer(memory, dtype).reshape(rows, elements)
+        self.in_use = 0
+        self.high_water = 0
         self._freed: list[int] = []
         self._untouched = 0
 
@@ -77,11 +104,14 @@ class Arena:
         self._untouched += count - len(reused)
         if self._untouched > len(self.values):
             raise MemoryError(f"more than the {len(self.values)} blocks of the memory are in use")
+        self.in_use += count
+        self.high_water = max(self.high_water, self.in_use)
         return reused + list(range(first_new, self._untouched))
 
     def give(self, rows: list[int]) -> None:
         """Take rows back."""
         self._freed.extend(rows)
+        self.in_use -= len(rows)
 
 
 def span(rows: list[int]) -> slice | list[int]:

@@ -1,107 +1,83 @@
-"""The aggregator's one stream to its island: sums in bursts, with sequence numbers."""
+"""The aggregator's one stream to its island, sent from the ring that it was built in."""
 
-from agents.aggregator.table import Emission
-from agents.bursts import Packer
-from agents.context import AgentContext
-from agents.records import Kind, Recorder
+from collections import Counter
+
+import numpy as np
+
+from agents.aggregator.ring import ResendRing
+from agents.bursts import Headers
+from agents.context import Endpoint
 from agents.sockets import BurstSender
-from agents.wire import Cause, PacketType, datagram_bytes
+from agents.wire import ETHERNET_BYTES, HEADER_BYTES, HEADER_DTYPE, IP_UDP_BYTES
+
+_FRAME_BYTES = ETHERNET_BYTES + IP_UDP_BYTES
 
 
 class AggregateStream:
-    """Collects consecutive sums that left for the same reason and sends them as one burst.
+    """Sends what waits in a ring, and again what the island asks for.
+
+    Parameters
+    ----------
+    ring
+        What is sent.
+    to
+        The island.
+    burst
+        Datagrams per call of the kernel.
 
     Attributes
     ----------
+    to, burst
+        As given.
     datagrams, wire_bytes
-        Sent so far, by round.
+        Sent for the first time so far, by round.
     """
 
-    def __init__(self, ctx: AgentContext, epoch: int, recorder: Recorder) -> None:
-        self.datagrams: dict[int, int] = {}
-        self.wire_bytes: dict[int, int] = {}
-        self._ctx = ctx
-        self._recorder = recorder
-        self._to = ctx.addresses.island(ctx.city)
-        self._sender = BurstSender(datagram_bytes(ctx.layout.elements), interface=None)
-        self._packer = Packer(
-            ctx.burst_datagrams,
-            ctx.layout.elements,
-            kind=PacketType.AGG,
-            job_id=ctx.job_id,
-            epoch=epoch,
-            src=ctx.city,
-        )
-        self._seq = 0
-        self._now_ns = 0
-        self._round = self._block = self._count = self._bitmap = 0
-        self._cause = Cause.NONE
+    def __init__(self, ring: ResendRing, to: Endpoint, burst: int) -> None:
+        self.datagrams: Counter[int] = Counter()
+        self.wire_bytes: Counter[int] = Counter()
+        self._ring = ring
+        self.to = to
+        self.burst = burst
+        self._headers: Headers = ring.memory[:, :HEADER_BYTES].view(HEADER_DTYPE)[:, 0]
+        self._sender = BurstSender(ring.row_bytes, interface=None)
 
-    def tick(self, now_ns: int) -> None:
-        """Set the time that the next sums leave at."""
-        self._now_ns = now_ns
+    def send(self) -> None:
+        """Send what waits."""
+        ring = self._ring
+        first, count = ring.sent_seq, ring.next_seq - ring.sent_seq
+        if count:
+            self._send(first, count)
+            self._count(first, count)
+            ring.sent_seq = ring.next_seq
 
-    def take(self, emission: Emission) -> None:
-        """Add sums to the pending burst, or send it first where they do not follow on."""
-        values, block = emission.values, emission.block
-        while len(values):
-            if not self._continues(emission, block):
-                self.flush()
-                self._round, self._block, self._count = emission.round, block, 0
-                self._bitmap, self._cause = emission.bitmap, emission.cause
-            room = self._packer.rows - self._count
-            part = values[:room]
-            rows = slice(self._count, self._count + len(part))
-            self._packer.payload[rows, : part.shape[1]] = part
-            self._count += len(part)
-            block += len(part)
-            values = values[room:]
+    def resend(self, seq: int, count: int) -> None:
+        """Send datagrams again that the ring still holds."""
+        self._send(seq, count)
 
-    def _continues(self, emission: Emission, block: int) -> bool:
-        """Whether a block can be the next datagram of the pending burst."""
-        return (
-            0 < self._count < self._packer.rows
-            and block == self._block + self._count
-            and emission.round == self._round
-            and emission.bitmap == self._bitmap
-            and emission.cause == self._cause
-        )
+    def fileno(self) -> int:
+        """The socket's file descriptor."""
+        return self._sender.fileno()
 
-    def flush(self) -> None:
-        """Send the pending burst, if any."""
-        count, block, round_index = self._count, self._block, self._round
-        if count == 0:
-            return
-        layout = self._ctx.layout
-        since_start_ns = self._now_ns - self._ctx.start_ns
-        clique = self._ctx.expectations[round_index].clique
-        self._packer.address(
-            round_index=round_index, clique=clique, bitmap=self._bitmap, cause=self._cause
-        )
-        burst = self._packer.seal(
-            count,
-            block,
-            self._seq,
-            since_start_ns // 1000,
-            layout.elements_of(block + count - 1),
-        )
-        self._sender.send(burst, self._to)
-        self._recorder.add(
-            since_start_ns,
-            round_index,
-            Kind.AGGREGATE_OUT,
-            self._ctx.city,
-            block,
-            count,
-            self._bitmap,
-            cause=self._cause,
-        )
-        sent_bytes = layout.burst_bytes(block, count)
-        self.datagrams[round_index] = self.datagrams.get(round_index, 0) + count
-        self.wire_bytes[round_index] = self.wire_bytes.get(round_index, 0) + sent_bytes
-        self._seq += count
-        self._count = 0
+    def note(self, round_index: int, datagrams: int, wire_bytes: int) -> None:
+        """Count what somebody else has sent for the first time from the ring."""
+        self.datagrams[round_index] += datagrams
+        self.wire_bytes[round_index] += wire_bytes
 
     def close(self) -> None:
         """Close the socket."""
         self._sender.close()
+
+    def _send(self, seq: int, count: int) -> None:
+        while count:
+            part = self._ring.run(seq, min(count, self.burst))
+            self._sender.send(self._ring.view(seq, part), self.to)
+            seq += part
+            count -= part
+
+    def _count(self, seq: int, count: int) -> None:
+        rows = np.arange(seq, seq + count) % self._ring.rows
+        rounds, sizes = self._headers["round"][rows], self._ring.sizes[rows]
+        for round_index in np.unique(rounds).tolist():
+            own = sizes[rounds == round_index]
+            self.note(round_index, len(own), int(own.sum()) + len(own) * _FRAME_BYTES)

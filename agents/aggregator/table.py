@@ -1,72 +1,44 @@
-"""The aggregator's memory: slots that hold the sums of blocks still incomplete.
+"""The aggregator's memory: slots that hold what has come of blocks still incomplete.
 
-No input or output here: contributions go in, sums come out through a callback.
-One way, addressed by a hash of the block, as in the paper. A burst whose blocks
-are all in the same state is added in a few vector operations; any other burst
-block by block. Both ways give the same result.
+No input or output here: contributions go in, sums come out through a callback. The
+rules are those of the package, and this is the reference for any faster table.
 
-Of each block in a live round the table knows who was seen and who has left
-(emitted). Whoever is seen but not emitted is in the block's slot, so a slot
-never needs to be searched, duplicates are recognised at any time, and the sums
-that leave for one block have disjoint contributors.
+Of each block in an open round the table knows who was seen and who has left. Who
+was seen and has not left is held, so no slot need be searched.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+from agents.aggregator.arithmetic import Part, widen
+from agents.aggregator.fastpath import FastPath
+from agents.aggregator.ledger import (
+    NEVER_NS,
+    Bitmaps,
+    Emission,
+    Outlet,
+    RoundLedger,
+    Sink,
+    TableCounters,
+)
+from agents.aggregator.sets import Collision, Hash, Sets
+from agents.aggregator.stores import Accumulators, Buffers, Store
+from agents.wire import Cause, DType, StreamLayout, Values, check_sources
+from testbed.errors import InputError
 
-from agents.aggregator.memory import Arena, Slots, mixed_slots, span
-from agents.wire import Cause, Elements, StreamLayout
+__all__ = ["NEVER_NS", "Emission", "MemoryModel", "Sink", "Table", "TableCounters"]
 
-NEVER_NS = 1 << 62
+MemoryModel = Literal["accumulate", "hold"]
 
 
-class Emission(NamedTuple):
-    """Sums of consecutive blocks that leave the table together."""
+class OpenBlock(NamedTuple):
+    """A block of which something is still held."""
 
     round: int
     block: int
-    """The first block."""
-    values: Elements
-    """Shape (count, n_elem); may be a view of the table, valid during the callback."""
-    bitmap: int
-    """Contributors, by city index."""
-    cause: Cause
-
-
-Sink = Callable[[Emission], None]
-
-
-@dataclass
-class TableCounters:
-    """What happened in a table, in blocks."""
-
-    drops: Counter[str] = field(default_factory=Counter)
-    """Contributions refused, by reason: round, block, contributor, duplicate, overlap."""
-    emitted: Counter[str] = field(default_factory=Counter)
-    """Sums that left, by cause."""
-    late: int = 0
-    """Contributions to blocks of which a partial sum had already left."""
-
-
-@dataclass
-class _Round:
-    """What is known of the blocks of one live round; arrays of shape (blocks,)."""
-
-    index: int
-    mask: int
-    """Whoever is expected."""
-    seen: npt.NDArray[np.uint64]
-    emitted: npt.NDArray[np.uint64]
-    slots: Slots | None
-    """Slot of each block, where the hash is not simply the remainder."""
-    contributions: int = 0
-    complete: int = 0
-    """Blocks whose contributors have all left."""
+    first_ns: int
+    """When its first contribution came."""
+    missing: int
+    """Contributors that have not come, by city index."""
 
 
 class Table:
@@ -79,12 +51,11 @@ class Table:
     layout
         How streams are cut into blocks.
     sink
-        Called with everything that leaves.
-    hashing
-        ``mod``: block modulo slots; ``mix``: a mixing hash of round and block.
-    collision
-        ``evict-old``: the older block leaves as a partial sum (the paper);
-        ``forward-new``: the newcomer passes unaggregated (ATP).
+        Called with everything that leaves; must not call the table.
+    hashing, ways, collision, memory_model, ordered
+        See the package.
+    dtype
+        What the elements are.
     timeout_ns
         How long after its first arrival an incomplete block is kept.
     vectorised
@@ -92,8 +63,15 @@ class Table:
 
     Attributes
     ----------
-    occupied, high_water
-        Slots in use now, and at most so far.
+    slots
+        Blocks that can be held: the capacity less the remainder that fills no set.
+    counters
+        What happened so far.
+
+    Raises
+    ------
+    InputError
+        Fewer slots than ways, or ``ordered`` without ``hold``.
     """
 
     def __init__(
@@ -102,67 +80,107 @@ class Table:
         layout: StreamLayout,
         sink: Sink,
         *,
-        hashing: Literal["mod", "mix"] = "mod",
-        collision: Literal["evict-old", "forward-new"] = "evict-old",
+        hashing: Hash = "mod",
+        collision: Collision = "evict-old",
         timeout_ns: int = NEVER_NS,
         vectorised: bool = True,
+        ways: int = 1,
+        memory_model: MemoryModel = "accumulate",
+        dtype: DType = DType.I32,
+        ordered: bool = False,
     ) -> None:
-        self.slots = slots
-        self.occupied = 0
-        self.high_water = 0
-        self.counters = TableCounters()
+        self._outlet = Outlet(sink, dtype)
+        self.counters = self._outlet.counters
+        self._sets = Sets(slots, ways, hashing, collision)
+        self.slots = self._sets.slots
         self._layout = layout
-        self._sink = sink
-        self._mixes = hashing == "mix"
-        self._evicts_old = collision == "evict-old"
         self._timeout_ns = timeout_ns
-        self._vectorised = vectorised
-        self._rounds: dict[int, _Round] = {}
-        self._arena = Arena(slots, layout.elements)
-        self._row_of = np.zeros(slots, np.uint32)
-        self._round_of = np.zeros(slots, np.uint32)
-        self._block_of = np.zeros(slots, np.uint32)
-        self._bitmap = np.zeros(slots, np.uint64)  # 0: the slot is free
-        self._first_ns = np.zeros(slots, np.int64)
-        self._arrivals: deque[tuple[int, int, int, int]] = deque()
+        self._dtype = dtype
+        self._rounds: dict[int, RoundLedger] = {}
+        if ordered and memory_model != "hold":
+            raise InputError(
+                "ordered sums need every contribution to be kept until its block is complete; "
+                "set the memory model to hold, or ordered to off"
+            )
+        self._fast: FastPath | None = None
+        self._store: Store
+        if memory_model == "hold":
+            self._store = Buffers(self.slots, layout.elements, dtype, ordered=ordered)
+        else:
+            self._store = accumulators = Accumulators(self.slots, layout.elements, dtype)
+            if vectorised:
+                self._fast = FastPath(self._sets, accumulators, self._outlet)
+
+    @property
+    def occupied(self) -> int:
+        """Rows of the memory in use now."""
+        return self._store.arena.in_use
+
+    @property
+    def high_water(self) -> int:
+        """Rows in use at most so far."""
+        return self._store.arena.high_water
 
     @property
     def next_timeout_ns(self) -> int:
         """When `expire` has something to look at."""
-        return self._arrivals[0][0] + self._timeout_ns if self._arrivals else NEVER_NS
+        return min(NEVER_NS, self._sets.first_ns + self._timeout_ns)
 
     def open_round(self, round_index: int, mask: int) -> None:
-        """Accept contributions of a round; ``mask`` has a bit for each expected one."""
-        blocks = self._layout.blocks
-        self._rounds[round_index] = _Round(
-            index=round_index,
-            mask=mask,
-            seen=np.zeros(blocks, np.uint64),
-            emitted=np.zeros(blocks, np.uint64),
-            slots=mixed_slots(round_index, blocks, self.slots) if self._mixes else None,
-        )
+        """Accept contributions of a round; ``mask`` has a bit for each expected one.
+
+        Raises
+        ------
+        InputError
+            The mask has more bits than the header.
+        """
+        check_sources(mask.bit_length())
+        ledger = self._sets.open_round(round_index, mask, self._layout.blocks)
+        self._rounds[round_index] = ledger
 
     def close_round(self, round_index: int) -> None:
-        """Let the held sums of a round leave (cause flush) and forget the round."""
-        state = self._rounds.get(round_index)
-        if state is None:
+        """Let the held blocks of a round leave (cause flush) and forget the round."""
+        ledger = self._rounds.get(round_index)
+        if ledger is None:
             return
-        for block in np.flatnonzero(state.seen != state.emitted):
-            self._evict(self._slot(state, int(block)), Cause.FLUSH)
+        for block in ledger.held():
+            self._evict(self._sets.slot(ledger, block), Cause.FLUSH)
         del self._rounds[round_index]
+        self._sets.forget_before(self._rounds)
 
     def drain(self) -> None:
-        """Close all rounds, the oldest first."""
-        for round_index in sorted(self._rounds):
+        """Close all rounds in the order in which they were opened."""
+        for round_index in tuple(self._rounds):
             self.close_round(round_index)
 
     def progress(self, round_index: int) -> tuple[int, int]:
-        """Contributions taken, and blocks complete, of a live round."""
-        state = self._rounds[round_index]
-        return state.contributions, state.complete
+        """Contributions taken, and blocks complete, of an open round."""
+        ledger = self._rounds[round_index]
+        return ledger.contributions, ledger.complete
+
+    def seen(self, round_index: int) -> Bitmaps:
+        """Contributors that have come of each block of a live round, shape (blocks,)."""
+        return self._rounds[round_index].seen
+
+    def oldest(self) -> OpenBlock | None:
+        """Whatever has been held for the longest time, if anything is held."""
+        found = self._sets.oldest()
+        if found is None:
+            return None
+        round_index, block, first_ns = found
+        ledger = self._rounds[round_index]
+        return OpenBlock(round_index, block, first_ns, ledger.mask & ~int(ledger.seen[block]))
 
     def add(
-        self, round_index: int, contributors: int, block: int, values: Elements, now_ns: int
+        self,
+        round_index: int,
+        contributors: int,
+        block: int,
+        values: Values,
+        now_ns: int,
+        *,
+        flags: int = 0,
+        exponent: int = 0,
     ) -> None:
         """Take consecutive blocks of one contributor (or of one set of them).
 
@@ -173,152 +191,89 @@ class Table:
         block
             The first block.
         values
-            Shape (count, n_elem); not kept.
+            Shape (count, n_elem), as on the wire; not kept.
         now_ns
-            Time of arrival.
+            Time of arrival; never less than before.
+        flags, exponent
+            Of all of these blocks; the exponent only means something to ``i32-exponent``.
         """
         count, width = values.shape
-        state = self._rounds.get(round_index)
-        if state is None:
+        ledger = self._rounds.get(round_index)
+        if ledger is None:
             self.counters.drops["round"] += count
-        elif contributors == 0 or contributors & ~state.mask:
+        elif contributors == 0 or contributors & ~ledger.mask:
             self.counters.drops["contributor"] += count
-        elif not self._fits(block, count, width):
+        elif not self._layout.has(block, count, width):
             self.counters.drops["block"] += count
-        elif not self._vectorised or not self._add_run(state, contributors, block, values, now_ns):
-            for i in range(count):
-                self._add_block(state, contributors, block + i, values[i : i + 1], now_ns)
+        else:
+            exponent = exponent if self._dtype is DType.I32_EXPONENT else 0
+            part = Part(widen(values, self._dtype), contributors, flags, exponent)
+            if self._fast is None or not self._fast.take(ledger, block, part, now_ns):
+                for i in range(count):
+                    one = part._replace(values=part.values[i : i + 1])
+                    self._add_block(ledger, block + i, one, now_ns)
 
     def expire(self, now_ns: int) -> None:
-        """Let sums leave whose first contribution came ``timeout_ns`` ago or earlier."""
+        """Let blocks leave that were stored ``timeout_ns`` ago or earlier."""
         while self.next_timeout_ns <= now_ns:
-            first_ns, round_index, block, count = self._arrivals.popleft()
-            state = self._rounds.get(round_index)
-            if state is None:
-                continue
-            for b in range(block, block + count):
-                held = state.seen[b] != state.emitted[b]
-                slot = self._slot(state, b)
-                if held and self._first_ns[slot] == first_ns:
-                    self._evict(slot, Cause.TIMEOUT)
+            for slot in self._sets.pop_oldest():
+                self._evict(slot, Cause.TIMEOUT)
 
-    def _fits(self, block: int, count: int, width: int) -> bool:
-        """Whether the stream has such blocks, of this many elements each."""
-        last = block + count - 1
-        elements_of = self._layout.elements_of
-        return last < self._layout.blocks and elements_of(block) == width == elements_of(last)
-
-    def _add_run(
-        self, state: _Round, contributors: int, block: int, values: Elements, now_ns: int
-    ) -> bool:
-        """Take a burst at once if its blocks are in the same state; else change nothing."""
-        count, width = values.shape
-        blocks = slice(block, block + count)
-        seen, emitted = int(state.seen[block]), int(state.emitted[block])
-        alike = (state.seen[blocks] == seen).all() and (state.emitted[blocks] == emitted).all()
-        index = self._index(state, block, count)
-        if not alike or seen & contributors or index is None:
-            return False
-        now_seen = seen | contributors
-        held, done = seen != emitted, now_seen == state.mask
-        if not held and not done and self._bitmap[index].any():
-            return False
-        self._note(state, blocks, now_seen, count, late=emitted != 0)
-        if held:
-            rows = self._row_of[index].tolist()
-            self._arena.values[span(rows), :width] += values
-        elif not done:
-            rows = self._occupy(state, index, block, count, now_ns)
-            self._arena.values[span(rows), :width] = values
-        if not done:
-            self._bitmap[index] = now_seen ^ emitted
-            return True
-        if held:
-            values = self._arena.values[span(rows), :width]
-            self._release(index, rows)
-        self._emit(state, block, values, now_seen ^ emitted, Cause.COMPLETE)
-        return True
-
-    def _add_block(
-        self, state: _Round, contributors: int, block: int, values: Elements, now_ns: int
-    ) -> None:
-        """Take one block, shape (1, n_elem)."""
-        seen, emitted = int(state.seen[block]), int(state.emitted[block])
-        if seen & contributors:
-            known = seen & contributors == contributors
+    def _add_block(self, ledger: RoundLedger, block: int, part: Part, now_ns: int) -> None:
+        """Take one block, values of shape (1, n_elem)."""
+        seen, emitted = int(ledger.seen[block]), int(ledger.emitted[block])
+        if seen & part.bitmap:
+            known = seen & part.bitmap == part.bitmap
             self.counters.drops["duplicate" if known else "overlap"] += 1
             return
-        now_seen = seen | contributors
-        self._note(state, block, now_seen, 1, late=emitted != 0)
-        slot = self._slot(state, block)
-        if seen != emitted:
-            self._arena.values[self._row_of[slot], : values.shape[1]] += values[0]
-            self._bitmap[slot] = now_seen ^ emitted
-            if now_seen == state.mask:
-                self._evict(slot, Cause.COMPLETE)
-        elif now_seen == state.mask:
-            self._emit(state, block, values, contributors, Cause.COMPLETE)
-        elif self._bitmap[slot] and not self._evicts_old:
-            self._emit(state, block, values, contributors, Cause.BYPASS)
+        now_seen = seen | part.bitmap
+        self.counters.late += 1 if emitted else 0
+        if now_seen == ledger.mask:
+            ledger.note(block, now_seen, 1)
+            if seen != emitted:
+                self._evict(self._sets.slot(ledger, block), Cause.COMPLETE, part)
+            else:
+                self._outlet.emit(ledger, block, part, Cause.COMPLETE)
+            return
+        slot = self._make_room(ledger, block)
+        held = ledger.holds(block)
+        ledger.note(block, now_seen, 1)
+        if slot is None:
+            self._outlet.emit(ledger, block, part, Cause.BYPASS)
+        elif held:
+            self._store.add(slot, part)
         else:
-            if self._bitmap[slot]:
+            self._sets.occupy(ledger, slot, block, 1, now_ns)
+            self._store.put(slot, part)
+
+    def _make_room(self, ledger: RoundLedger, block: int) -> int | None:
+        """Slot with room for one more contribution to a block that stays incomplete.
+
+        A block may have to leave for it, even the own one, which then is not held
+        any more. None if the contribution has to pass unaggregated.
+        """
+        sets = self._sets
+        held = ledger.holds(block)
+        slot = sets.slot(ledger, block) if held else sets.free_way(ledger, block)
+        if slot is None:
+            slot = sets.victim_in_set(ledger, block)
+            if slot is not None:
                 self._evict(slot, Cause.COLLISION)
-            (row,) = self._occupy(state, slot, block, 1, now_ns)
-            self._arena.values[row, : values.shape[1]] = values[0]
-            self._bitmap[slot] = contributors
+        elif self._store.full:
+            victim = sets.victim_anywhere(ledger, block)
+            if victim is None:
+                return None
+            self._evict(victim, Cause.COLLISION)
+            if victim == slot:
+                slot = sets.free_way(ledger, block)
+        return slot
 
-    def _note(
-        self, state: _Round, blocks: slice | int, now_seen: int, count: int, *, late: bool
-    ) -> None:
-        """Remember whose contributions were taken."""
-        state.seen[blocks] = now_seen
-        state.contributions += count
-        self.counters.late += count if late else 0
-
-    def _occupy(
-        self, state: _Round, index: slice | Slots | int, block: int, count: int, now_ns: int
-    ) -> list[int]:
-        """Tag free slots with consecutive blocks; return their rows of the arena."""
-        rows = self._arena.take(count)
-        self._row_of[index] = rows if count > 1 else rows[0]
-        self._round_of[index] = state.index
-        self._block_of[index] = block if count == 1 else np.arange(block, block + count)
-        self._first_ns[index] = now_ns
-        self._arrivals.append((now_ns, state.index, block, count))
-        self.occupied += count
-        self.high_water = max(self.high_water, self.occupied)
-        return rows
-
-    def _release(self, index: slice | Slots | int, rows: list[int]) -> None:
-        """Free slots; their sums stay readable until the next contribution."""
-        self._bitmap[index] = 0
-        self._arena.give(rows)
-        self.occupied -= len(rows)
-
-    def _evict(self, slot: int, cause: Cause) -> None:
-        """Let one slot's sum leave."""
-        state, block = self._rounds[int(self._round_of[slot])], int(self._block_of[slot])
-        bitmap, row = int(self._bitmap[slot]), int(self._row_of[slot])
+    def _evict(self, slot: int, cause: Cause, last: Part | None = None) -> None:
+        """Let the block in a slot leave, with a last contribution that needs no memory."""
+        sets = self._sets
+        ledger, block = self._rounds[int(sets.round[slot])], int(sets.block[slot])
+        bitmap = int(ledger.seen[block]) ^ int(ledger.emitted[block])
         width = self._layout.elements_of(block)
-        self._release(slot, [row])
-        self._emit(state, block, self._arena.values[row : row + 1, :width], bitmap, cause)
-
-    def _emit(self, state: _Round, block: int, values: Elements, bitmap: int, cause: Cause) -> None:
-        """Hand over sums of consecutive blocks in the same state."""
-        count = len(values)
-        emitted = int(state.emitted[block]) | bitmap
-        state.emitted[block : block + count] = emitted
-        state.complete += count if emitted == state.mask else 0
-        self.counters.emitted[cause.name.lower()] += count
-        self._sink(Emission(state.index, block, values, bitmap, cause))
-
-    def _slot(self, state: _Round, block: int) -> int:
-        return block % self.slots if state.slots is None else int(state.slots[block])
-
-    def _index(self, state: _Round, block: int, count: int) -> slice | Slots | None:
-        """Slots of consecutive blocks, or None if they wrap or are not all different."""
-        if state.slots is not None:
-            index = state.slots[block : block + count]
-            return index if len(set(index.tolist())) == count else None
-        first = block % self.slots
-        return slice(first, first + count) if first + count <= self.slots else None
+        sets.release(slot)
+        for part in self._store.take(slot, bitmap, last, whole=bitmap == ledger.mask):
+            self._outlet.emit(ledger, block, part._replace(values=part.values[:, :width]), cause)

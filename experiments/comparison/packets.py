@@ -1,6 +1,7 @@
 """Plans rows, runs what is feasible as packets, and takes over what was run before."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from controller.plan import Plan, read_plan
 from experiments.analysis import analyse_run
 from experiments.comparison.cases import Case
-from experiments.comparison.rows import Row, make_row
+from experiments.comparison.rows import Row, Source, make_row
 from experiments.config import ExperimentConfig, run_prefix
 from experiments.planning import plan_experiment
 from experiments.results import read_json, read_state
@@ -19,20 +20,27 @@ from testbed.errors import CliquenetError, InputError
 
 
 def plan_cases(cases: Sequence[Case], *, workers: int | None, tick: Tick) -> list[Plan]:
-    """Plan all cases side by side, in their order.
+    """Plan all cases side by side, in their order; see `plan_configs`."""
+    return plan_configs([case.config for case in cases], workers=workers, tick=tick)
+
+
+def plan_configs(
+    configs: Sequence[ExperimentConfig], *, workers: int | None, tick: Tick
+) -> list[Plan]:
+    """Plan experiments side by side, in their order.
 
     Raises
     ------
     CliquenetError
-        A case cannot be planned.
+        One cannot be planned.
     """
-    tasks: list[Task[Plan]] = [partial(_plan, case.config) for case in cases]
+    tasks: list[Task[Plan]] = [partial(_plan, config) for config in configs]
     plans: dict[int, Plan] = {}
     for outcome in run_tasks(tasks, workers=workers, tick=tick):
         if outcome.value is None:
             raise CliquenetError(outcome.error)
         plans[outcome.index] = outcome.value
-    return [plans[index] for index in range(len(cases))]
+    return [plans[index] for index in range(len(configs))]
 
 
 def finished_run(results_dir: Path, config: ExperimentConfig, plan: Plan) -> dict[str, Any] | None:
@@ -48,6 +56,15 @@ def finished_run(results_dir: Path, config: ExperimentConfig, plan: Plan) -> dic
     return read_json(max(found)[1] / "summary.json") if found else None
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What came of one experiment: its summary if there is one, and where that comes from."""
+
+    summary: dict[str, Any] | None
+    source: Source
+    error: str = ""
+
+
 def measure_cases(
     cases: Sequence[Case],
     plans: Sequence[Plan],
@@ -57,11 +74,35 @@ def measure_cases(
     force: bool,
     tick: Tick,
 ) -> list[Row]:
-    """Fill one row per case, in their order.
+    """Fill one row per case, in their order; see `measure_configs`."""
+    found = measure_configs(
+        [case.config for case in cases],
+        plans,
+        results_dir,
+        workers=workers,
+        force=force,
+        tick=tick,
+    )
+    return [
+        make_row(case, plan, got.summary, source=got.source, error=got.error)
+        for case, plan, got in zip(cases, plans, found, strict=True)
+    ]
+
+
+def measure_configs(
+    configs: Sequence[ExperimentConfig],
+    plans: Sequence[Plan],
+    results_dir: Path,
+    *,
+    workers: int | None,
+    force: bool,
+    tick: Tick,
+) -> list[Measured]:
+    """Run experiments side by side, but for those that were run before; in their order.
 
     Parameters
     ----------
-    cases, plans
+    configs, plans
         What to run, and its plans.
     results_dir
         Folder of all runs: new ones are added, finished ones found.
@@ -72,31 +113,25 @@ def measure_cases(
     tick
         Called with how far it is.
     """
-    rows: dict[int, Row] = {}
+    found: dict[int, Measured] = {}
     todo: list[int] = []
-    for index, (case, plan) in enumerate(zip(cases, plans, strict=True)):
-        summary = finished_run(results_dir, case.config, plan)
+    for index, (config, plan) in enumerate(zip(configs, plans, strict=True)):
+        summary = finished_run(results_dir, config, plan)
         if not plan.feasible and not force:
-            rows[index] = make_row(case, plan, None, source="refused")
+            found[index] = Measured(None, "refused")
         elif summary is not None:
-            rows[index] = make_row(case, plan, summary, source="reused")
+            found[index] = Measured(summary, "reused")
         else:
             todo.append(index)
     # The longest first, so that no processor is left with one of them at the end.
     todo.sort(key=lambda index: -_work(plans[index]))
     tasks: list[Task[dict[str, Any]]] = [
-        partial(_measure, cases[index].config, results_dir, force) for index in todo
+        partial(_measure, configs[index], results_dir, force) for index in todo
     ]
     for outcome in run_tasks(tasks, workers=workers, tick=tick):
-        index = todo[outcome.index]
-        rows[index] = make_row(
-            cases[index],
-            plans[index],
-            outcome.value,
-            source="ran" if outcome.value is not None else "failed",
-            error=outcome.error,
-        )
-    return [rows[index] for index in range(len(cases))]
+        source: Source = "ran" if outcome.value is not None else "failed"
+        found[todo[outcome.index]] = Measured(outcome.value, source, outcome.error)
+    return [found[index] for index in range(len(configs))]
 
 
 def _plan(config: ExperimentConfig, tick: Tick) -> Plan:

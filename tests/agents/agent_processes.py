@@ -16,18 +16,24 @@ from controller.plan import Plan
 
 Agent = Callable[[AgentContext], int]
 
+_LEAD_NS = 1_200_000_000
+"""Until round 0: on a busy machine six processes take a while to get ready."""
+
 
 class LoopbackAddressing:
     """An address of 127/8 for every island and aggregator; no multicast."""
 
     def __init__(self) -> None:
-        self._port = 20_000 + os.getpid() % 20_000
+        self._port = 20_000 + 2 * (os.getpid() % 6_000)  # two ports, below the ephemeral ones
 
     def island(self, city: int) -> Endpoint:
         return f"127.1.{city + 1}.1", self._port
 
     def aggregator(self, city: int) -> Endpoint:
         return f"127.1.{city + 1}.2", self._port
+
+    def control(self, city: int) -> Endpoint:
+        return f"127.1.{city + 1}.2", self._port + 1
 
     def group(self, round_index: int, sender: int) -> Endpoint:
         raise AssertionError("no multicast over loopback")
@@ -67,6 +73,10 @@ class Processes:
         os.kill(pid, signal.SIGTERM)
         return self.wait(pid)
 
+    def kill(self, pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+        assert self.wait(pid) == -signal.SIGKILL
+
     def kill_all(self) -> None:
         for pid in self._pids:
             os.kill(pid, signal.SIGKILL)
@@ -80,7 +90,7 @@ def context(plan: Plan, city: int, out_dir: Path, start_ns: int, **options: Any)
 
 def run_all(processes: Processes, plan: Plan, out_dir: Path, **options: Any) -> dict[str, Any]:
     """Run a whole plan; return the counters by ``<role>-<city>``."""
-    start_ns = time.monotonic_ns() + 600_000_000
+    start_ns = time.monotonic_ns() + _LEAD_NS
     codes = plan.topology.codes
     contexts = [context(plan, i, out_dir, start_ns, **options) for i in range(len(codes))]
     aggregators = [processes.start(run_aggregator, ctx) for ctx in contexts if plan.aggregation]

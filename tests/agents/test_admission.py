@@ -34,5 +34,7 @@ NYC, LON = 0, 1
 def test_reasons(kind: PacketType, changes: dict[str, Any], reason: str) -> None:
     ctx = AgentContext(plan=make_plan(blocks=10, rounds=2), city=NYC, start_ns=0, out_dir=Path())
     values = np.zeros((2, 2048), np.int32)
-    run = Run(round=0, clique=0, src=LON, cause=0, bitmap=0b010, block=0, seq=0, values=values)
+    run = Run(
+        round=0, clique=0, src=LON, cause=0, bitmap=0b010, block=0, epoch=0, seq=0, values=values
+    )
     assert misfit(run._replace(**changes), kind, ctx) == reason

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.bursts import Packer, parse, runs
-from agents.wire import Cause, PacketType, datagram_bytes
+from agents.bursts import Packer, Run, parse, runs
+from agents.wire import Cause, DType, Flag, PacketType, datagram_bytes
 
 JOB = 0xC0FFEE
 ELEMENTS = 8
@@ -33,10 +33,16 @@ def packed(
     return bytes(packer.seal(count, block, 0xFFFFFFFF, 123456, last)), values.astype(np.int32)
 
 
-def parsed(data: bytes, segment: int = SIZE, kind: PacketType = PacketType.DATA, job: int = JOB):
+def parsed(
+    data: bytes,
+    segment: int = SIZE,
+    kind: PacketType = PacketType.DATA,
+    job: int = JOB,
+    dtype: DType = DType.I32,
+) -> tuple[list[Run], Counter[str]]:
     rejects: Counter[str] = Counter()
     buffer = np.frombuffer(bytearray(data), np.uint8)
-    batches = parse(buffer, len(data), segment, kind=kind, job_id=job, rejects=rejects)
+    batches = parse(buffer, len(data), segment, kind=kind, job_id=job, rejects=rejects, dtype=dtype)
     return [run for batch in batches for run in runs(batch)], rejects
 
 
@@ -136,10 +142,57 @@ def test_one_bad_datagram_is_counted_and_the_others_are_taken(
     np.testing.assert_array_equal(np.concatenate([run.values for run in got]), values[[0, 2]])
 
 
-def test_flags_that_are_not_known_are_ignored() -> None:
-    got, rejects = parsed(rewritten(packed(2)[0], 4, b"\x80"))
+def test_flags_are_carried_known_or_not_and_end_a_run() -> None:
+    got, rejects = parsed(rewritten(packed(3)[0], 4, b"\x81"))
     assert not rejects
-    assert sum(len(run.values) for run in got) == 2
+    assert [(run.block, len(run.values), run.flags) for run in got] == [
+        (10, 1, 0),
+        (11, 1, 0x81),
+        (12, 1, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("offset", "new"), [(12, b"\x00\x00\x00\x01"), (22, b"\x09"), (44, b"\xff\xfe"), (39, b"\x01")]
+)
+def test_another_epoch_source_exponent_or_bitmap_ends_a_run(offset: int, new: bytes) -> None:
+    got, rejects = parsed(rewritten(packed(3)[0], offset, new))
+    assert not rejects
+    assert [run.block for run in got] == [10, 11, 12]
+    assert [run.epoch for run in got] == [77, 1 if offset == 12 else 77, 77]
+    assert [run.exponent for run in got] == [0, -2 if offset == 44 else 0, 0]
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+def test_a_run_has_one_element_type(dtype: DType) -> None:
+    packer = Packer(3, ELEMENTS, kind=PacketType.DATA, job_id=JOB, epoch=0, src=1, dtype=dtype)
+    bits = np.random.default_rng(5).integers(0, 256, packer.payload.nbytes, np.uint8)
+    packer.payload[:] = bits.view(dtype.on_wire).reshape(packer.payload.shape)
+    packer.address(round_index=0, clique=0, bitmap=2, flags=Flag.NONFINITE, exponent=-300)
+    data = bytes(packer.seal(3, 4, 0, 0, 3))
+    size = datagram_bytes(ELEMENTS, dtype.element_bytes)
+    assert size == 56 + ELEMENTS * (2 if dtype is DType.BF16 else 4)
+    for expected in DType:
+        got, rejects = parsed(data, size, dtype=expected)
+        if expected is not dtype:
+            assert got == []
+            assert rejects == {"dtype": 3}
+            continue
+        assert not rejects
+        assert [run.values.shape for run in got] == [(2, ELEMENTS), (1, 3)]
+        assert [(run.flags, run.exponent) for run in got] == [(Flag.NONFINITE, -300)] * 2
+        for run in got:
+            rows = packer.payload[run.block - 4 :][: len(run.values), : run.values.shape[1]]
+            assert run.values.tobytes() == rows.tobytes()
+
+
+def test_a_bf16_datagram_of_odd_length_is_refused() -> None:
+    packer = Packer(1, ELEMENTS, kind=PacketType.DATA, job_id=JOB, epoch=0, src=1, dtype=DType.BF16)
+    packer.address(round_index=0, clique=0, bitmap=2)
+    data = bytes(packer.seal(1, 0, 0, 0, ELEMENTS)) + b"\x00"
+    got, rejects = parsed(data, len(data), dtype=DType.BF16)
+    assert got == []
+    assert rejects == {"length": 1}
 
 
 @given(st.integers(0, 2 * SIZE - 1), st.integers(0, 7))

@@ -53,6 +53,34 @@ def test_a_burst_must_fit_one_call(mtu_bytes: int, burst: int, wrong: bool) -> N
         context(plan, mtu_bytes=mtu_bytes, burst_datagrams=burst)
 
 
+def test_the_ring_takes_its_share_of_the_memory_at_the_access_rate() -> None:
+    plan = make_plan(memory_bytes=4e9, scale=10)
+    assert context(plan).resend_bytes == 0
+    ctx = context(plan, resend_ms=20.0)
+    assert ctx.recovers
+    assert ctx.memory_bytes == 4e8
+    assert ctx.resend_bytes == pytest.approx(20e-3 * 100e9 / 8 / 10)
+    assert not context(make_plan(aggregation=False), resend_ms=20.0).recovers
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"resend_ms": -1.0}, "resend_ms must be a number, 0 or more, not -1"),
+        ({"resend_ms": float("nan")}, "resend_ms must be a number, 0 or more, not nan"),
+        ({"repair": True}, "repair needs recovery: set resend_ms"),
+        (
+            {"resend_ms": 90.0},
+            r"resend_ms: 90 ms × 100 Gbit/s of nyc = 1125000000 bytes to keep, more than the "
+            r"aggregator's memory of 1000000000 bytes \(both at scale 1\); lower",
+        ),
+    ],
+)
+def test_what_recovery_cannot_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        context(make_plan(), **options)
+
+
 def test_an_agent_ends_with_one_line_whatever_happens(capsys: pytest.CaptureFixture[str]) -> None:
     def known(_: AgentContext) -> None:
         raise InputError("no such thing")

@@ -1,6 +1,8 @@
 """One aggregator process or one island process against hand-made datagrams."""
 
 import json
+import os
+import signal
 import socket
 import time
 from collections import Counter
@@ -14,6 +16,8 @@ from agent_plans import make_plan
 from agent_processes import LoopbackAddressing, Processes, context
 
 from agents.aggregator.daemon import run_aggregator
+from agents.aggregator.status import LOG_SUFFIX, SOCKET_SUFFIX, status_file
+from agents.aggregator.statusclient import read_status
 from agents.averaging import start_tables
 from agents.bursts import Packer, Run, parse, runs
 from agents.context import AgentContext
@@ -67,9 +71,11 @@ class Bench:
             "clique": 0,
             "bitmap": 1 << src,
             "kind": PacketType.DATA,
+            "epoch": 1,
             **changes,
         }
-        packer = Packer(1, 2048, kind=fields["kind"], job_id=fields["job_id"], epoch=1, src=src)
+        fixed = {name: fields[name] for name in ("kind", "job_id", "epoch")}
+        packer = Packer(1, 2048, src=src, **fixed)
         self._contents.fill(1 << src, min(block, 20), packer.payload)
         packer.address(
             round_index=fields["round_index"], clique=fields["clique"], bitmap=fields["bitmap"]
@@ -99,7 +105,11 @@ class Bench:
         return out
 
     def stop(self) -> dict[str, Any]:
-        assert self._processes.terminate(self._pid) == 0
+        os.kill(self._pid, signal.SIGTERM)
+        return self.end()
+
+    def end(self) -> dict[str, Any]:
+        assert self._processes.wait(self._pid) == 0
         return json.loads((self.ctx.out_dir / "aggregator-nyc.json").read_text())
 
     def close(self) -> None:
@@ -116,7 +126,7 @@ def processes() -> Iterator[Processes]:
 
 @pytest.fixture(params=[10_000.0])
 def bench(request: pytest.FixtureRequest, processes: Processes, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(processes, tmp_path, timeout_ms=request.param)
+    made = Bench(processes, tmp_path, timeout_ms=request.param, status_socket=True)
     yield made
     made.close()
 
@@ -194,6 +204,47 @@ def test_sigterm_flushes_what_is_held(bench: Bench) -> None:
     assert counters["emitted_blocks"] == {"complete": 1, "flush": 1}
     assert counters["high_water_slots"] == 2
     assert counters["rounds"][0]["contributions"] == 3
+
+
+def test_its_status_says_who_is_missing(bench: Bench) -> None:
+    socket_path = status_file(bench.ctx.out_dir, "nyc", SOCKET_SUFFIX)
+    for block in (4, 6, 9):
+        bench.send(LON, block)
+    bench.send(TYO, 9)
+    assert bench.receive().block == 9
+    status = read_status(socket_path)
+    assert status.memory.occupied_slots == 2
+    assert status.rounds[0].contributions == {"lon": 3, "tyo": 1}
+    assert status.rounds[0].gaps == {"lon": 7, "tyo": 9}
+    assert (status.rounds[0].complete_blocks, status.rounds[0].expected_blocks) == (1, 20)
+    assert status.oldest is not None
+    assert (status.oldest.block, status.oldest.missing) == (4, ("tyo",))
+    assert status.oldest.age_ms <= status.time_ms
+    bench.send(TYO, 4)
+    assert bench.receive().block == 4
+    status = read_status(socket_path)
+    assert status.oldest is not None
+    assert status.oldest.block == 6
+    bench.stop()
+    assert not socket_path.exists()
+    last = read_status(status_file(bench.ctx.out_dir, "nyc", LOG_SUFFIX))
+    assert last.emitted_blocks == {"complete": 2, "flush": 1}
+    assert last.memory.occupied_slots == 0
+
+
+def test_an_earlier_process_of_a_sender_is_refused(bench: Bench) -> None:
+    bench.send(LON, 0)
+    bench.send(LON, 1, epoch=9)  # restarted: its contributions count once all the same
+    bench.send(LON, 0, epoch=9)
+    bench.send(LON, 2)
+    bench.send(TYO, 0)
+    bench.send(TYO, 1)
+    for block in (0, 1):
+        run = bench.receive()
+        assert (run.block, run.bitmap) == (block, 0b110)
+        np.testing.assert_array_equal(run.values, bench.truth(0b110, block))
+    counters = bench.stop()
+    assert counters["drops"] == {"duplicate": 1, "epoch": 1}
 
 
 def test_a_wrong_sum_is_found_by_the_island(processes: Processes, tmp_path: Path) -> None:

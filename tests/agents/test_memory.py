@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.aggregator.memory import Arena, memory_slots, mixed_slots, span
+from agents.aggregator.memory import Arena, memory_slots, mixed_slots, ring_rows, span
+from agents.aggregator.table import MemoryModel, Table
+from agents.wire import StreamLayout
 from testbed.errors import InputError
 
 
@@ -70,3 +72,28 @@ def test_more_than_the_memory_is_refused() -> None:
     arena.take(2)
     with pytest.raises(MemoryError, match="3 blocks"):
         arena.take(2)
+
+
+def test_a_ring_holds_its_share_and_some_bursts_at_least() -> None:
+    assert ring_rows(1e6, 1000, 4) == 1000
+    assert ring_rows(1_000_999, 1000, 4) == 1000
+    assert ring_rows(0, 1000, 4) == 32
+
+
+@given(st.integers(24, 2000), st.sampled_from([1, 2, 4]), st.sampled_from(["accumulate", "hold"]))
+def test_a_table_never_holds_more_than_its_memory(
+    memory_bytes: int, ways: int, model: MemoryModel
+) -> None:
+    layout = StreamLayout(blocks=100, elements=6, last_elements=6)
+    slots = memory_slots(memory_bytes, 0, 1, 24)
+    if slots < ways:
+        with pytest.raises(InputError, match="no set of slots"):
+            Table(slots, layout, print, ways=ways, memory_model=model)
+        return
+    table = Table(slots, layout, lambda _: None, ways=ways, memory_model=model)
+    table.open_round(0, 7)
+    for sender in (1, 2):
+        for block in range(100):
+            table.add(0, sender, block, np.zeros((1, 6), np.int32), 0)
+            assert 24 * table.occupied <= memory_bytes
+    assert memory_bytes - 24 * ways < 24 * table.high_water <= memory_bytes

@@ -164,3 +164,11 @@ def test_a_file_that_is_missing_or_cut_off_is_refused(tmp_path: Path) -> None:
     (tmp_path / "half.state").write_bytes(bytes(16 * 8 * 4))
     with pytest.raises(InputError, match="512 bytes instead of 2560"):
         read_states(tmp_path / "half.state", (16, 8), 4)
+
+
+def test_what_the_latest_two_rounds_sent_is_held(tmp_path: Path) -> None:
+    state = Bench(tmp_path).states[0]
+    assert [state.holds(k) for k in (0, 1)] == [True, False]
+    state.table(2)
+    assert state.latest == 2
+    assert [state.holds(k) for k in (0, 1, 2, 3)] == [False, True, True, False]

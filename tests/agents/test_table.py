@@ -1,63 +1,15 @@
-"""The aggregator's table: hand-worked cases, invariants, fast against slow path."""
+"""The aggregator's table: hand-worked cases of what comes, waits and leaves."""
 
-from collections import defaultdict
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+import gc
+import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from table_bench import ELEMENTS, LAST, A, B, Bench, C, contribution
 
-from agents.aggregator.table import Emission, Table
-from agents.wire import Cause, StreamLayout
-
-ELEMENTS, LAST = 6, 2
-LAYOUT = StreamLayout(blocks=20, elements=ELEMENTS, last_elements=LAST)
-A, B, C = 1, 2, 4
-
-
-@cache
-def stream(round_index: int, bitmap: int) -> np.ndarray:
-    """Random full-range int32, the same for the same place; sums may wrap, as int32 does."""
-    limits = np.iinfo(np.int32)
-    generator = np.random.default_rng([round_index, bitmap])
-    return generator.integers(limits.min, limits.max, (LAYOUT.blocks, ELEMENTS), np.int32)
-
-
-def contribution(round_index: int, bitmap: int, block: int, count: int = 1) -> np.ndarray:
-    width = LAYOUT.elements_of(block)
-    return stream(round_index, bitmap)[block : block + count, :width]
-
-
-@dataclass
-class Bench:
-    """A table together with everything that it emits."""
-
-    table: Table = field(init=False)
-    out: list[Emission] = field(default_factory=list)
-
-    @classmethod
-    def make(cls, slots: int = 100, mask: int = A | B | C, **options: Any) -> "Bench":
-        bench = cls()
-        bench.table = Table(slots, LAYOUT, bench._take, **options)
-        bench.table.open_round(0, mask)
-        bench.table.open_round(1, mask)
-        return bench
-
-    def _take(self, emission: Emission) -> None:
-        self.out.append(emission._replace(values=emission.values.copy()))
-
-    def add(
-        self, bitmap: int, block: int, count: int = 1, round_index: int = 0, t: int = 0
-    ) -> None:
-        values = contribution(round_index, bitmap, block, count)
-        self.table.add(round_index, bitmap, block, values, t)
-
-    def left(self) -> list[tuple[int, int, int, str]]:
-        """What has left: (block, count, bitmap, cause)."""
-        return [(e.block, len(e.values), e.bitmap, e.cause.name.lower()) for e in self.out]
+from agents.aggregator.table import OpenBlock
+from agents.wire import Cause
+from testbed.errors import InputError
 
 
 def test_a_burst_is_held_until_the_last_sender_came() -> None:
@@ -74,44 +26,11 @@ def test_a_burst_is_held_until_the_last_sender_came() -> None:
     assert bench.table.progress(0) == (9, 3)
 
 
-def test_the_short_last_block() -> None:
-    bench = Bench.make()
-    for sender in (A, B, C):
-        bench.add(sender, 19)
-    assert bench.left() == [(19, 1, 7, "complete")]
-    assert bench.out[0].values.shape == (1, LAST)
-
-
 def test_a_single_sender_passes_without_memory() -> None:
     bench = Bench.make(slots=1, mask=A)
     bench.add(A, 0, 5)
-    assert bench.left() == [(b, 1, A, "complete") for b in range(5)]
+    assert bench.left() == [(0, 5, A, "complete")]
     assert bench.table.high_water == 0
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_a_duplicate_is_not_added_before_or_after_completion(before: bool) -> None:
-    bench = Bench.make(mask=A | B)
-    bench.add(A, 0, 2)
-    if before:
-        bench.add(A, 0, 2)
-    bench.add(B, 0, 2)
-    if not before:
-        bench.add(A, 0, 2)
-    assert bench.left() == [(0, 2, A | B, "complete")]
-    np.testing.assert_array_equal(
-        bench.out[0].values, contribution(0, A, 0, 2) + contribution(0, B, 0, 2)
-    )
-    assert bench.table.counters.drops == {"duplicate": 2}
-
-
-def test_overlapping_partial_sums_are_refused() -> None:
-    bench = Bench.make()
-    bench.add(A | B, 3)
-    bench.add(B | C, 3)
-    bench.add(C, 3)
-    assert bench.left() == [(3, 1, 7, "complete")]
-    assert bench.table.counters.drops == {"overlap": 1}
 
 
 def test_timeout_lets_a_partial_sum_leave_and_the_rest_completes() -> None:
@@ -213,88 +132,64 @@ def test_misfits_are_refused(bitmap: int, block: int, shape: tuple[int, int], re
     assert bench.table.occupied == 0
 
 
-Step = tuple[str, int, int, int, int]
+@pytest.mark.parametrize("ways", [2, 4])
+def test_blocks_of_one_set_lie_in_its_ways(ways: int) -> None:
+    bench = Bench.make(slots=2 * ways, mask=A | B, ways=ways)
+    for n in range(ways):
+        bench.add(A, 2 * n, t=n)
+    assert bench.out == []
+    bench.add(A, 2 * ways, t=ways)
+    assert bench.left() == [(0, 1, A, "collision")]
+    bench.add(B, 2, t=ways)
+    assert bench.left()[1:] == [(2, 1, A | B, "complete")]
+    bench.add(A, 2 * ways + 2, t=ways)  # the way that has become free
+    assert len(bench.out) == 2
 
 
-@st.composite
-def traces(draw: st.DrawFn) -> list[Step]:
-    """Bursts in any order, duplicates too, and timeouts: what, round, sender, block, count."""
-    steps: list[Step] = []
-    for _ in range(draw(st.integers(1, 60))):
-        if draw(st.integers(0, 9)) == 0:
-            steps.append(("expire", 0, 0, 0, 0))
-            continue
-        block = draw(st.integers(0, 19))
-        count = 1 if block == 19 else draw(st.integers(1, min(7, 19 - block)))
-        steps.append(("add", draw(st.integers(0, 1)), draw(st.integers(0, 2)), block, count))
-    return steps
+def test_priority_keeps_the_more_urgent_block() -> None:
+    bench = Bench.make(slots=4, mask=A | B, collision="priority")
+    bench.add(A, 5)
+    bench.add(A, 9)
+    assert bench.left() == [(9, 1, A, "bypass")]
+    bench.add(A, 1)
+    assert bench.left()[1:] == [(5, 1, A, "collision")]
+    bench.add(A, 1, round_index=1)
+    assert bench.left()[2:] == [(1, 1, A, "bypass")]
+    bench.add(B, 1)
+    assert bench.left()[3:] == [(1, 1, A | B, "complete")]
 
 
-tables = st.fixed_dictionaries(
-    {
-        "slots": st.integers(1, 24),
-        "hashing": st.sampled_from(["mod", "mix"]),
-        "collision": st.sampled_from(["evict-old", "forward-new"]),
-        "timeout_ns": st.sampled_from([7, 40, 1 << 62]),
-    }
-)
+def test_fewer_slots_than_ways_are_refused() -> None:
+    with pytest.raises(InputError, match="1 blocks // 2 ways"):
+        Bench.make(slots=1, ways=2)
 
 
-def play(steps: list[Step], options: dict[str, Any], *, vectorised: bool) -> Bench:
-    bench = Bench.make(vectorised=vectorised, **options)
-    slots, peak = options["slots"], 0
-    for now_ns, (what, round_index, sender, block, count) in enumerate(steps):
-        if what == "expire":
-            bench.table.expire(now_ns)
-        else:
-            bench.add(1 << sender, block, count, round_index, now_ns)
-        peak = max(peak, bench.table.occupied)
-        assert bench.table.occupied <= slots
-    assert peak <= bench.table.high_water <= slots
-    bench.table.drain()
-    assert bench.table.occupied == 0
-    return bench
+def test_memory_does_not_grow_from_round_to_round() -> None:
+    bench = Bench.make(mask=A | B)
+    sizes = []
+    tracemalloc.start()
+    for k in range(2, 302):
+        bench.table.close_round(k - 2)
+        bench.table.open_round(k, A | B)
+        bench.table.add(k, A, 0, np.zeros((19, ELEMENTS), np.int32), k)
+        bench.table.add(k, B, 0, np.zeros((18, ELEMENTS), np.int32), k)
+        bench.out.clear()
+        if k % 100 == 0:
+            gc.collect()
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert sizes[2] - sizes[1] < 2000
 
 
-@settings(max_examples=200)
-@given(traces(), tables)
-def test_whatever_happens_nothing_is_lost_or_counted_twice(
-    steps: list[Step], options: dict[str, Any]
-) -> None:
-    bench = play(steps, options, vectorised=True)
-    delivered: dict[tuple[int, int], int] = defaultdict(int)
-    for what, round_index, sender, block, count in steps:
-        for b in range(block, block + count if what == "add" else block):
-            delivered[round_index, b] |= 1 << sender
-    left: dict[tuple[int, int], int] = defaultdict(int)
-    sums: dict[tuple[int, int], Any] = defaultdict(int)
-    for emission in bench.out:
-        for i, row in enumerate(emission.values):
-            key = emission.round, emission.block + i
-            assert left[key] & emission.bitmap == 0, "two sums of a block share a contributor"
-            left[key] |= emission.bitmap
-            sums[key] = sums[key] + row
-    assert left == delivered
-    for (round_index, block), bitmap in delivered.items():
-        senders = [1 << s for s in range(3) if bitmap >> s & 1]
-        total = sum(contribution(round_index, s, block)[0] for s in senders)
-        np.testing.assert_array_equal(sums[round_index, block], total)
-
-
-@settings(max_examples=200)
-@given(traces(), tables)
-def test_the_fast_path_does_what_the_slow_path_does(
-    steps: list[Step], options: dict[str, Any]
-) -> None:
-    def one_by_one(bench: Bench) -> list[Any]:
-        return [
-            (e.round, e.block + i, e.bitmap, e.cause, row.tobytes())
-            for e in bench.out
-            for i, row in enumerate(e.values)
-        ]
-
-    fast = play(steps, options, vectorised=True)
-    slow = play(steps, options, vectorised=False)
-    assert one_by_one(fast) == one_by_one(slow)
-    assert fast.table.counters == slow.table.counters
-    assert fast.table.high_water == slow.table.high_water
+def test_who_is_missing_for_what_has_been_held_longest() -> None:
+    bench = Bench.make(slots=100, timeout_ns=5)
+    assert bench.table.oldest() is None
+    bench.add(A, 3, 2, t=1)
+    bench.add(A, 0, t=2)
+    bench.add(B, 3, t=3)
+    assert bench.table.oldest() == OpenBlock(round=0, block=3, first_ns=1, missing=C)
+    bench.add(C, 3, t=4)
+    assert bench.table.oldest() == (0, 4, 1, B | C)
+    assert bench.table.seen(0)[:5].tolist() == [A, 0, 0, A | B | C, A]
+    bench.table.expire(6)
+    assert bench.table.oldest() == (0, 0, 2, B | C)

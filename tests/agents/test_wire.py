@@ -7,9 +7,12 @@ from hypothesis import strategies as st
 from agents.wire import (
     HEADER_BYTES,
     HEADER_DTYPE,
+    DType,
     StreamLayout,
     burst_limit,
+    check_sources,
     datagram_bytes,
+    dtype_named,
     elements_per_datagram,
     stream_layout,
     wire_bytes,
@@ -89,3 +92,31 @@ def test_layout_keeps_the_length(payload: float, mtu_bytes: int) -> None:
 def test_layout_refuses_less_than_one_element() -> None:
     with pytest.raises(InputError, match=r"50 bytes on the wire .* \(102 bytes\)"):
         stream_layout(50, 9000)
+
+
+@pytest.mark.parametrize(("mtu_bytes", "elements"), [(9000, 4096), (1500, 704)])
+def test_two_byte_elements_are_twice_as_many(mtu_bytes: int, elements: int) -> None:
+    assert elements_per_datagram(mtu_bytes, 2) == elements
+    assert datagram_bytes(elements, 2) == 56 + 2 * elements
+
+
+@given(st.floats(100, 1e8), st.sampled_from([1500, 4000, 9000]))
+def test_layout_of_two_byte_elements_keeps_the_length(payload: float, mtu_bytes: int) -> None:
+    layout = stream_layout(payload, mtu_bytes, 2)
+    rest = payload % wire_bytes(layout.elements, 2)
+    assert abs(layout.wire_bytes - payload) <= (2 if rest >= 100 or rest == 0 else 50)
+
+
+def test_element_types_have_the_names_of_the_config() -> None:
+    names = ["i32", "i32-exponent", "f32", "bf16"]
+    assert [dtype_named(name) for name in names] == list(DType)
+    with pytest.raises(InputError, match='unknown dtype "f23"; did you mean "f32"'):
+        dtype_named("f23")
+    with pytest.raises(InputError, match="valid: bf16, f32, i32, i32-exponent"):
+        dtype_named("double")
+
+
+def test_more_islands_than_bits_are_refused() -> None:
+    check_sources(64)
+    with pytest.raises(InputError, match="65 islands need 65 bits"):
+        check_sources(65)

@@ -37,6 +37,12 @@ class Faults:
     """(Rounds done, city) to what is added to each element of its vector at that time."""
     stale: dict[tuple[int, str], int] = field(default_factory=dict)
     """(Round, city) to rows that were not averaged."""
+    runtime: dict[str, object] = field(default_factory=dict)
+    """Settings that differ."""
+    last_hops: dict[str, dict[str, object]] = field(default_factory=dict)
+    """City to the entries of its last hop's record that differ; others have no record."""
+    aggregator_frames: dict[str, int] = field(default_factory=dict)
+    island_udp: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def triangle_topology() -> Topology:
@@ -83,6 +89,7 @@ def make_run(results_dir: Path, plan: Plan, faults: Faults | None = None, *, see
         hash="mod",
         jitter_us=0,
         controller="ryu",
+        **faults.runtime,
     ).write(run_dir / "runtime.json")
     _Network(plan, faults).write(run_dir / "raw")
     write_manifest(run_dir, ExperimentConfig(seed=seed), kernel="6.1.0-test", extra={})
@@ -251,6 +258,24 @@ class _Network:
             "stale_rows": self.faults.stale.get((k, code), 0),
         }
 
+    def _last_hop(self, code: str, changes: dict[str, object]) -> dict:
+        city = self.plan.topology.cities[self.codes.index(code)]
+        return {
+            "link": f"{code}→island",
+            "node": f"switch-{code}",
+            "interface": f"{code}-1",
+            "edge": None,
+            "kind": "netem",
+            "delay_ns": 0,
+            "rate_bps": city.access_rate_gbps * 1e9 / self.plan.scale,
+            "limit": 10_000,
+            "sent_bytes": 0,
+            "sent_packets": 0,
+            "drops": 0,
+            "backlog": 0,
+            **changes,
+        }
+
     def _network_json(self) -> dict:
         topology, scale = self.plan.topology, self.plan.scale
         qdiscs = []
@@ -272,9 +297,12 @@ class _Network:
                     **self.faults.qdisc.get(interface, {}),
                 }
             )
+        qdiscs += [self._last_hop(code, changes) for code, changes in self.faults.last_hops.items()]
         codes = self.codes
         pairs = [(a, b) for i, a in enumerate(codes) for b in codes[i + 1 :]]
         return {
+            "aggregator_frames": self.faults.aggregator_frames,
+            "island_udp": self.faults.island_udp,
             "network_up": {"boot_wall_s": 1.0, "build_wall_s": 2.5},
             "qdiscs": qdiscs,
             "rtt": [

@@ -7,6 +7,8 @@ from pydantic import ValidationError
 from controller.schedule import NAMED
 from experiments.config import CONFIGS_DIR, NAMED_SCHEDULES, ExperimentConfig, identity, run_prefix
 from experiments.planning import plan_experiment
+from experiments.run import make_runtime
+from experiments.runtime import read_runtime
 from experiments.sources import load_config, parse_assignments
 from testbed.errors import InputError
 
@@ -78,10 +80,104 @@ def test_an_empty_file_gives_the_defaults(tmp_path):
         ("trees", "shortest", 'did you mean "shortest-path"?'),
         ("seed", "-1", "SEED: "),
         ("colour", "red", 'unknown key "colour"'),
+        ("ways", "3", 'WAYS: "3" is not valid: write 1, 2, 4'),
+        ("collision", "prior", 'COLLISION: "prior" is not valid: did you mean "priority"?'),
+        ("memory_model", "keep", 'MEMORY_MODEL: "keep" is not valid: valid: accumulate, hold'),
+        ("dtype", "f16", 'DTYPE: "f16" is not valid: did you mean "bf16"?'),
+        ("engine", "fast", "ENGINE: "),
+        ("resend_ms", "5mz", 'RESEND_MS: "5mz" has the unknown unit "mz"'),
+        ("repair", "perhaps", 'REPAIR: "perhaps" is not valid: write on or off'),
+        ("loss_percent", "101", 'LOSS_PERCENT: "101" is not valid: write a number from 0 to 100'),
+        ("impairments", "[{link: access, los: 1}]", 'entry 1: unknown key "los"'),
+        ("impairments", "access", "IMPAIRMENTS: "),
     ],
 )
 def test_a_wrong_value_is_refused_in_one_line(key, value, message):
     assert message in refused(**{key: value})
+
+
+def test_losses_of_the_last_hop_that_cannot_be_are_refused():
+    text = refused(loss_percent="60", loss_burst="1")
+    assert text.startswith("LOSS_BURST: runs of 1 lost packets")
+
+
+def test_the_keys_of_the_last_hop_are_one_more_lossy_link():
+    assert load_config(None, {}).lossy_links == ()
+    assert load_config(None, {"loss_burst": "4"}).lossy_links == ()
+    config = load_config(
+        None, {"loss_percent": "1", "impairments": "[{link: nyc-chi, duplicate_percent: 2}]"}
+    )
+    assert [(link.link, link.loss_percent) for link in config.lossy_links] == [
+        ("nyc-chi", 0.0),
+        ("access", 1.0),
+    ]
+
+
+def test_a_link_that_is_not_in_the_topology_is_refused_with_its_line(tmp_path):
+    text = "rounds: 2\nimpairments:\n  - {link: nyc-chj, loss_percent: 1}\n"
+    path = write(tmp_path, text)
+    assert refused(path) == (
+        f'{path}:2: impairments: no link "nyc-chj" in the topology: did you mean "nyc-chi"?'
+    )
+
+
+def test_sums_in_order_need_every_stream_by_itself():
+    assert load_config(None, {}).memory_use == "accumulate"
+    assert load_config(None, {"ordered": "on"}).memory_use == "hold"
+    assert plan_experiment(load_config(None, {"ordered": "on"})).memory_model == "hold"
+
+
+def test_what_is_kept_to_resend_comes_out_of_the_memory():
+    plan = plan_experiment(load_config(None, {"resend_ms": "20"}))
+    assert plan.resend_ms == 20
+    assert max(plan.round(0).resend_bytes.values()) > 0
+
+
+def test_more_to_resend_than_there_is_memory_is_refused_with_the_arithmetic():
+    config = load_config(None, {"memory": "200MB", "resend_ms": "20"})
+    with pytest.raises(InputError) as error:
+        plan_experiment(config)
+    assert "20 ms × 100 Gbit/s" in str(error.value)
+    assert "= 250MB, more than MEMORY of 200MB" in str(error.value)
+
+
+def test_streams_and_what_is_kept_to_resend_must_fit_the_memory_together():
+    given = {"memory": "300MB", "resend_ms": "20", "trees": "shortest-path"}
+    plan = plan_experiment(load_config(None, given))
+    assert not plan.feasible
+    assert "of stream beside 250MB to resend (20 ms × 100 Gbit/s), memory is 300MB" in plan.reason
+    assert plan_experiment(load_config(None, {**given, "memory": "32GB"})).feasible
+
+
+def test_repair_without_recovery_is_refused():
+    with pytest.raises(InputError, match="REPAIR: on needs recovery"):
+        plan_experiment(load_config(None, {"repair": "on"}))
+
+
+def test_every_setting_reaches_the_agents(tmp_path):
+    config = load_config(
+        None,
+        {
+            "ways": "2", "collision": "priority", "hash": "mix", "dtype": "f32", "ordered": "on",
+            "engine": "reference", "resend_ms": "5", "repair": "on", "loss_percent": "1",
+            "events": "[{at_ms: 1, event: island-restart, city: nyc}]",
+        },
+    )  # fmt: skip
+    runtime = make_runtime(config, plan_experiment(config), tmp_path)
+    assert (runtime.ways, runtime.collision, runtime.hash) == (2, "priority", "mix")
+    assert (runtime.memory_model, runtime.dtype, runtime.ordered) == ("hold", "f32", True)
+    assert (runtime.engine, runtime.resend_ms, runtime.repair) == ("reference", 5.0, True)
+    assert (runtime.impairments, runtime.events) == (config.lossy_links, config.events)
+    runtime.write(tmp_path / "runtime.json")
+    assert read_runtime(tmp_path / "runtime.json") == runtime
+
+
+@pytest.mark.parametrize(("direction", "burst"), [("down", 4), ("up", 1), ("both", 1)])
+def test_islands_send_single_packets_where_their_own_side_is_lossy(tmp_path, direction, burst):
+    links = f"[{{link: 'access:nyc', direction: {direction}, loss_percent: 1}}]"
+    config = load_config(None, {"impairments": links})
+    runtime = make_runtime(config, plan_experiment(config), tmp_path)
+    assert runtime.burst_datagrams == burst
 
 
 def test_a_wrong_value_in_a_file_names_the_line(tmp_path):

@@ -13,6 +13,8 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from guest_losses import check_losses
+
 from controller.plan import Plan, read_plan
 from testbed.addressing import STREAM_UDP_PORT, group_ip
 from testbed.namespaces import die_with_parent, isolate
@@ -167,6 +169,7 @@ def main(framework: str, plan_path: str, logs: str, report_path: str) -> None:
         check_mininet(network, report)
         network.check()
         report["counters"] = network.counters()
+        check_losses(network, report)
         control.send(command="stop")
         report["controller_status"] = controller.wait(timeout=30)
     with RouteSocket() as route:

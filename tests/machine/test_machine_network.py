@@ -97,6 +97,55 @@ def test_nothing_was_dropped(report):
     assert report["counters"]["datapath"]["lost"] == 0
 
 
+def test_a_sound_link_and_a_mended_one_pass_bursts_whole_and_lose_nothing(report):
+    for name in ("sound", "mended"):
+        flow = report["losses"][name]
+        assert (flow["came"], flow["different"], flow["overtaken"]) == (2000, 2000, 0)
+        assert flow["at_once"] == 4
+
+
+def test_losses_hit_single_datagrams_independently_and_are_counted(report):
+    flow = report["losses"]["lost"]
+    missing = flow["sent"] - flow["came"]
+    assert missing == flow["dropped"]
+    assert flow["at_once"] == 1
+    assert 120 <= missing <= 280  # 200 ± 6 standard deviations
+    # Of independent losses at 10 %, nine runs in ten have length 1; of bursts of 4, none.
+    runs = {int(length): count for length, count in flow["runs"].items()}
+    assert 0.8 <= runs[1] / sum(runs.values()) <= 0.97
+    assert max(runs) <= 6
+
+
+def test_losses_come_in_runs_where_that_is_asked_for(report):
+    flow = report["losses"]["lost_in_runs"]
+    runs = {int(length): count for length, count in flow["runs"].items()}
+    missing = sum(length * count for length, count in runs.items())
+    assert missing == flow["sent"] - flow["came"] == flow["dropped"] > 0
+    assert 3 <= missing / sum(runs.values()) <= 16  # a mean of 8
+
+
+def test_copies_are_made_and_nothing_is_lost(report):
+    flow = report["losses"]["doubled"]
+    assert flow["different"] == 2000
+    assert 120 <= flow["came"] - 2000 <= 280
+
+
+def test_packets_overtake_only_where_that_is_asked_for(report):
+    losses = report["losses"]
+    assert (losses["reordered"]["different"], losses["reordered"]["came"]) == (2000, 2000)
+    assert losses["reordered"]["overtaken"] > 20
+    # A link with a rate keeps the order, however late packets are.
+    assert (losses["late"]["different"], losses["late"]["overtaken"]) == (2000, 0)
+
+
+def test_an_islands_own_shaper_loses_whole_bursts_unless_it_sends_single_packets(report):
+    whole, single = (
+        report["losses"][f"{n}_up"]["runs"] for n in ("whole_bursts", "single_packets")
+    )
+    assert {int(length) % 4 for length in whole} == {0}
+    assert "1" in single
+
+
 def test_mininet_commands_work_and_start_a_shell_only_then(report):
     assert "10.0.1.1/16" in report["host_address"]
     assert "10.0.1.1/16" in report["host_popen"]

@@ -170,7 +170,7 @@ def test_clearing_the_cache_takes_only_what_is_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLIQUENET_CACHE", str(tmp_path))
-    for name in ("venv", "kernel", "theirs"):
+    for name in ("venv", "kernel", "native", "theirs"):
         (tmp_path / name / "deep").mkdir(parents=True)
     assert main(["clear-cache"]) == 0
     assert [p.name for p in tmp_path.iterdir()] == ["theirs"]
@@ -181,5 +181,6 @@ def test_set_up_runs_on_a_bare_interpreter() -> None:
     done = subprocess.run(
         ["/usr/bin/python3", "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    foreign = set(done.stdout.split()) - sys.stdlib_module_names - {"testbed", "__main__"}
+    ours = {"testbed", "agents", "__main__"}
+    foreign = set(done.stdout.split()) - sys.stdlib_module_names - ours
     assert foreign == set()

@@ -8,11 +8,13 @@ import pytest
 import typer
 
 from experiments.cli import app
+from experiments.sources import key_names
 
 ROOT = Path(__file__).parents[2]
 VARIABLES = (
     "SCHEDULE", "CLOCK", "MEMORY", "MULTICAST", "AGGREGATION", "ROUNDS", "PAYLOAD", "SCALE",
     "SEED", "TOPOLOGY", "TREES", "RATES", "CONFIG", "FORCE", "FORMAT", "BUDGET", "QUICK",
+    "DATAGRAMS",
 )  # fmt: skip
 COMMON = {"PAYLOAD", "SCALE", "TOPOLOGY", "CONFIG"}
 RUN = {"SCHEDULE", "MEMORY", "MULTICAST", "AGGREGATION"}
@@ -20,9 +22,16 @@ USED = {
     "experiment": COMMON | RUN | {"ROUNDS", "TREES", "RATES", "CLOCK", "SEED", "FORCE"},
     "plan": COMMON | RUN | {"ROUNDS", "TREES", "RATES", "FORMAT"},
     "optimize": COMMON | {"MEMORY", "SEED", "BUDGET", "FORMAT"},
+    "loss": COMMON
+    | {"SCHEDULE", "MEMORY", "ROUNDS", "TREES", "RATES", "SEED", "FORMAT", "FORCE", "QUICK"},
     "compare": COMMON | {"ROUNDS", "TREES", "RATES", "SEED", "BUDGET", "FORMAT", "FORCE", "QUICK"},
 }
 FLAGS = {"FORCE", "QUICK"}
+SETTINGS = (
+    "WAYS", "COLLISION", "HASH", "MEMORY_MODEL", "DTYPE", "ORDERED", "ENGINE",
+    "RESEND_MS", "REPAIR", "LOSS_PERCENT", "LOSS_BURST", "DUPLICATE_PERCENT",
+    "REORDER_PERCENT", "LINK_JITTER_US",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -42,7 +51,7 @@ def stub(tmp_path: Path) -> Path:
 
 def make(stub: Path, *arguments: str, status: int = 0) -> "subprocess.CompletedProcess[str]":
     # Neither the user's variables nor those of a make above the tests count.
-    own = (*VARIABLES, "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
+    own = (*VARIABLES, *SETTINGS, "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
     environment = {name: value for name, value in os.environ.items() if name not in own}
     return subprocess.run(
         ["make", "--no-print-directory", f"SET_UP={stub}/set-up", *arguments],
@@ -92,10 +101,32 @@ def test_the_command_knows_every_option_that_its_target_passes(target: str) -> N
     assert {f"--{name.lower()}" for name in USED[target]} <= known
 
 
+@pytest.mark.parametrize("target", ["experiment", "plan", "loss"])
+def test_a_setting_of_the_table_or_the_last_hop_is_set(stub: Path, target: str) -> None:
+    make(stub, target, *(f"{name}=a {number}" for number, name in enumerate(SETTINGS)))
+    passed = noted(stub, "argv")[3:]
+    assert passed[::2] == ["--set"] * len(SETTINGS)
+    assert passed[1::2] == [f"{name}=a {number}" for number, name in enumerate(SETTINGS)]
+
+
+def test_every_setting_is_a_key() -> None:
+    assert {name.lower() for name in SETTINGS} <= set(key_names())
+
+
 @pytest.mark.parametrize(("target", "name"), [("experiment", "FORCE"), ("compare", "QUICK")])
 def test_0_is_no_flag(stub: Path, target: str, name: str) -> None:
     make(stub, target, f"{name}=0")
     assert noted(stub, "argv") == ["-m", "experiments.cli", target]
+
+
+def test_fuzz_takes_how_many_and_the_seed(stub: Path) -> None:
+    make(stub, "fuzz", "DATAGRAMS=7", "SEED=3", "BUDGET=1")
+    assert noted(stub, "argv") == ["-m", "benchmarks.fuzz", "--datagrams", "7", "--seed", "3"]
+
+
+def test_the_comparison_with_uftp_takes_nothing(stub: Path) -> None:
+    make(stub, "compare-uftp", "SEED=3")
+    assert noted(stub, "argv") == ["-m", "benchmarks.uftp"]
 
 
 def test_a_failed_command_fails_the_target_with_its_status(stub: Path) -> None:
@@ -123,7 +154,7 @@ def test_lint_stops_at_the_first_complaint(stub: Path) -> None:
 def test_help_names_every_target_and_variable(stub: Path) -> None:
     text = make(stub, "help").stdout
     assert text == make(stub).stdout
-    for target in (*USED, "setup", "test", "lint", "clean", "distclean"):
+    for target in (*USED, "setup", "fuzz", "compare-uftp", "test", "lint", "clean", "distclean"):
         assert f"make {target} " in text
     for variable in VARIABLES:
         assert f"\n  {variable} " in text

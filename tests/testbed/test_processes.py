@@ -87,3 +87,14 @@ def test_a_forked_process_is_adopted(supervisor: Supervisor, tmp_path: Path) -> 
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(ChildFailedError, match="forked was killed by signal 9: no output"):
         supervisor.wait_until(lambda: not supervisor.alive([child]), 20.0, "forked")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_child_that_is_ended_by_intent_is_no_failure(
+    supervisor: Supervisor, tmp_path: Path, number: signal.Signals
+) -> None:
+    sleeper = python("import time; time.sleep(60)")
+    ended, other = (supervisor.watch(spawn(n, sleeper, tmp_path / n, {})) for n in "ab")
+    supervisor.end(ended, number)
+    supervisor.wait_until(lambda: not supervisor.alive([ended]), 20.0, "the end")
+    assert supervisor.alive([other])

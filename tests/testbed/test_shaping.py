@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.errors import InputError
+from testbed.impairment import NONE, Impairment
 from testbed.netlink import attribute, attributes
 from testbed.shaping import (
     QUEUE_BYTES,
@@ -18,11 +19,21 @@ from testbed.shaping import (
     shape_for,
 )
 
+_U32 = st.integers(0, 2**32 - 1)
+_POSITIVE = st.integers(1, 2**32 - 1)
+IMPAIRMENTS = st.builds(
+    Impairment,
+    loss=_U32,
+    duplicate=_U32,
+    reorder=_U32,
+    jitter_ns=st.integers(0, 10**9).map(lambda half: 2 * half),
+) | st.builds(Impairment, enter_burst=_POSITIVE, leave_burst=_POSITIVE)
 SHAPES = st.builds(
     Shape,
     delay_ns=st.integers(0, 10**12),
     rate_bytes_per_s=st.integers(1000, 2**40),
     limit_packets=st.integers(1, 2**32 - 1),
+    impairment=st.one_of(st.just(NONE), IMPAIRMENTS),
 )
 
 
@@ -75,6 +86,10 @@ def test_the_binary_form_by_hand() -> None:
         struct.pack("=6I", 0, 1000, 0, 0, 0, 0)
         + struct.pack("=HHq", 12, 10, 1_000_000)
         + struct.pack("=HHIiii", 20, 6, 125_000_000, 0, 0, 0)
+        # What it does not do is said as well: CORR = 1, REORDER = 3, JITTER64 = 11.
+        + struct.pack("=HH3I", 16, 1, 0, 0, 0)
+        + struct.pack("=HH2I", 12, 3, 0, 0)
+        + struct.pack("=HHq", 12, 11, 0)
     )
 
 
@@ -85,18 +100,23 @@ def test_a_rate_beyond_32_bits_goes_into_its_own_attribute() -> None:
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "strange",
     [
-        struct.pack("=6I", 0, 1000, 7, 0, 0, 0),  # loss
-        struct.pack("=6I", 0, 1000, 0, 1, 0, 0),  # gap: reordering
-        struct.pack("=6I", 0, 1000, 0, 0, 9, 0),  # duplicates
+        attribute(1, struct.pack("=3I", 0, 5, 0)),  # correlated losses
+        attribute(3, struct.pack("=2I", 0, 5)),  # correlated reordering
+        attribute(3, struct.pack("=2I", 5, 0)),  # reordering without a gap
+        attribute(4, struct.pack("=2I", 5, 0)),  # corruption
+        attribute(5, attribute(1, bytes(20))),  # a loss chain of four states
+        attribute(5, attribute(2, struct.pack("=4I", 5, 5, 1, 0))),  # some survive in the bad one
+        attribute(7, struct.pack("=I", 1)),  # marks instead of losses
+        attribute(12, bytes(40)),  # slots
     ],
 )
-def test_a_netem_that_does_more_is_not_ours(spoilt: bytes) -> None:
+def test_a_netem_that_does_more_is_not_ours(strange: bytes) -> None:
     good = encode_netem(Shape(5, 1000, 1000))
     assert decode_netem(good) is not None
-    assert decode_netem(spoilt + good[24:]) is None
-    assert decode_netem(good + attribute(11, struct.pack("=q", 3))) is None  # jitter
+    assert decode_netem(good + strange) is None
+    assert decode_netem(struct.pack("=6I", 0, 1000, 0, 2, 0, 0) + good[24:]) is None  # gap
     assert decode_netem(good[:24]) is None
     assert decode_netem(b"") is None
 

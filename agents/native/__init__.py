@@ -1,0 +1,1 @@
+"""The compiled kernel of the aggregator: its C sources, how they are built, and their structs."""

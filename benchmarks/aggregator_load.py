@@ -1,0 +1,189 @@
+"""The other side of the aggregator's benchmark: senders, and the sink of the sums."""
+
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from crc32c import crc32c
+
+from agents.bursts import Packer
+from agents.context import Endpoint
+from agents.wire import (
+    ELEMENT_DTYPE,
+    HEADER_BYTES,
+    HEADER_DTYPE,
+    PacketType,
+    StreamLayout,
+    datagram_bytes,
+)
+
+JOB_ID: Final = 0x5EED
+_UDP_SEGMENT: Final = 103
+_UDP_GRO: Final = 104
+_SOL_UDP: Final = 17
+_SO_SNDBUFFORCE: Final = 32
+_SO_RCVBUFFORCE: Final = 33
+_BUFFER_BYTES: Final = 64 << 20
+_MOST_BYTES: Final = 65507
+_MOST_SEGMENTS: Final = 64
+
+
+def segments(size: int) -> int:
+    """Datagrams of ``size`` bytes in one call: at most 64, and at most what IP can carry."""
+    return min(_MOST_SEGMENTS, _MOST_BYTES // size)
+
+
+def receiving_socket() -> socket.socket:
+    """A socket on a free port of the loopback interface, with UDP_GRO."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+    except PermissionError:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+    sock.setsockopt(_SOL_UDP, _UDP_GRO, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 10_000))
+    sock.bind(("127.0.0.1", 0))
+    return sock
+
+
+def sending_socket(size: int) -> socket.socket:
+    """A socket whose bursts the kernel cuts into datagrams of ``size`` bytes."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER_BYTES)
+    except PermissionError:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+    sock.setsockopt(_SOL_UDP, _UDP_SEGMENT, size)
+    return sock
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is sent: ``senders`` streams of ``blocks`` datagrams a round.
+
+    Attributes
+    ----------
+    lag
+        Bursts by which each sender is behind the one before it, as in a network
+        whose senders are not in step: so many blocks are held at once.
+    """
+
+    size: int
+    senders: int
+    blocks: int
+    lag: int
+
+    @property
+    def layout(self) -> StreamLayout:
+        """All blocks are full."""
+        elements = (self.size - HEADER_BYTES) // 4
+        return StreamLayout(self.blocks, elements, elements)
+
+    @property
+    def held_blocks(self) -> int:
+        """Blocks between the first sender and the last."""
+        return min(self.blocks, ((self.senders - 1) * self.lag + 1) * segments(self.size))
+
+
+class Streams:
+    """All datagrams of one round; the next round's differ in their round and checksum only.
+
+    CRC-32C is linear: in datagrams of one length, another round changes all
+    checksums by the same bits.
+    """
+
+    def __init__(self, shape: Shape, seed: int) -> None:
+        self._shape = shape
+        generator = np.random.default_rng(seed)
+        rows = shape.senders * shape.blocks
+        self._memory = np.zeros((rows, shape.size), np.uint8)
+        self._headers = self._memory[:, :HEADER_BYTES].view(HEADER_DTYPE)[:, 0]
+        self._bytes = memoryview(self._memory).cast("B")  # type: ignore[arg-type]
+        values = self._memory[:, HEADER_BYTES:].view(ELEMENT_DTYPE)
+        for sender in range(shape.senders):
+            packer = self._packer(sender)
+            mine = slice(sender * shape.blocks, (sender + 1) * shape.blocks)
+            packer.payload[:] = generator.integers(-(2**26), 2**26, packer.payload.shape)
+            packer.address(round_index=0, clique=0, bitmap=1 << sender)
+            burst = packer.seal(shape.blocks, 0, 0, 0, shape.layout.elements)
+            self._memory[mine] = np.frombuffer(burst, np.uint8).reshape(-1, shape.size)
+        self.sums: npt.NDArray[np.int32] = values.reshape(shape.senders, shape.blocks, -1).sum(
+            axis=0, dtype=np.int32
+        )
+
+    def _packer(self, sender: int) -> Packer:
+        shape = self._shape
+        return Packer(
+            shape.blocks,
+            shape.layout.elements,
+            kind=PacketType.DATA,
+            job_id=JOB_ID,
+            epoch=1,
+            src=sender,
+        )
+
+    def turn(self, round_index: int) -> None:
+        """Let all datagrams be of another round."""
+        row = self._memory[0].copy()
+        header = row[:HEADER_BYTES].view(HEADER_DTYPE)
+        old = int(header["crc"][0])
+        header["crc"], header["round"] = 0, round_index
+        self._headers["round"] = round_index
+        self._headers["crc"] ^= np.uint32(old ^ crc32c(row))
+
+    def burst(self, sender: int, block: int, count: int) -> memoryview:
+        """Consecutive datagrams of one sender."""
+        size = self._shape.size
+        first = sender * self._shape.blocks + block
+        return self._bytes[first * size : (first + count) * size]
+
+
+class Sink:
+    """Counts the sums that come back, and compares one of each buffer with the true one."""
+
+    def __init__(self, shape: Shape, sums: npt.NDArray[np.int32]) -> None:
+        self.blocks = 0
+        self.wrong = 0
+        self.socket = receiving_socket()
+        self._sums = sums
+        self._size = shape.size
+        self._mask = (1 << shape.senders) - 1
+        self._into = [bytearray(1 << 16)]
+        self._row = np.frombuffer(self._into[0], np.uint8)[: shape.size]
+        self._header = self._row[:HEADER_BYTES].view(HEADER_DTYPE)
+
+    @property
+    def address(self) -> Endpoint:
+        """Where it listens."""
+        address: Endpoint = self.socket.getsockname()
+        return address
+
+    def drain(self, *, wait: bool) -> None:
+        """Take all that has come; with ``wait``, sleep first until something comes."""
+        flags = 0 if wait else socket.MSG_DONTWAIT
+        try:
+            while True:
+                length = self.socket.recvmsg_into(self._into, 0, flags)[0]
+                self.blocks += length // self._size
+                self._check()
+                flags = socket.MSG_DONTWAIT
+        except BlockingIOError:
+            return
+
+    def _check(self) -> None:
+        header = self._header
+        values = self._row[HEADER_BYTES:].view(ELEMENT_DTYPE)
+        right = int(header["bitmap"][0]) == self._mask
+        right &= bool((values == self._sums[int(header["weight_id"][0])]).all())
+        self.wrong += not right
+
+
+def datagram_elements(size: int) -> int:
+    """Elements of a datagram of so many bytes."""
+    elements = (size - HEADER_BYTES) // 4
+    if datagram_bytes(elements) != size or elements < 1:
+        raise ValueError(f"no datagram has {size} bytes")
+    return elements

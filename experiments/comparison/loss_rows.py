@@ -1,0 +1,153 @@
+"""One experiment of the loss sweep, and the table of all of them."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from controller.plan import Plan
+from experiments.comparison.packets import Measured
+from experiments.comparison.rows import ERROR, NOT_RUN, Source
+from experiments.config import ExperimentConfig
+
+_BITS_PER_BYTE, _PER_MS = 8, 1e-6
+_BRIEF = {
+    "schedule": "schedule",
+    "recovery": "recovery",
+    "loss %": "loss %",
+    "T ms": "T ms",
+    "over plan %": "+T %",
+    "goodput Gbit/s": "Gbit/s",
+    "lost": "lost",
+    "resent": "resent",
+    "sums missing": "missing",
+    "verdict": "verdict",
+}
+"""Headings of the table that fit a terminal of 80 columns; the files have the others too."""
+
+
+@dataclass(frozen=True)
+class LossRow:
+    """One run; what was not measured is ``None``.
+
+    Attributes
+    ----------
+    goodput_gbps
+        Payload of the sums that an island had in full and exact, over T: Gbit/s of the
+        network that is emulated, mean over the islands (ours).
+    missing_blocks
+        Block sums that an island never had in full.
+    recovery_max_ms
+        Longest time from the notice of a gap to its end.
+    """
+
+    schedule: str
+    loss_percent: float
+    resend_ms: float
+    t_planned_ms: float
+    t_measured_ms: float | None
+    goodput_gbps: float | None
+    lost: int | None
+    resent: int | None
+    missing_blocks: int | None
+    unavailable: int | None
+    recovery_p50_ms: float | None
+    recovery_p99_ms: float | None
+    recovery_max_ms: float | None
+    ring_bytes: float | None
+    verdict: str
+    reason: str
+    run_id: str
+    source: Source
+
+
+def loss_row(config: ExperimentConfig, plan: Plan, got: Measured) -> LossRow:
+    """Put plan and summary of one run into a row."""
+    measured = got.summary or {}
+    recovery = measured.get("recovery", {})
+    reasons = measured.get("reasons", ())
+    goodput = missing = None
+    if measured.get("t_measured_ms") and measured["blocks_expected"]:
+        missing = measured["blocks_expected"] - measured["blocks_exact"]
+        share = measured["blocks_exact"] / measured["blocks_expected"]
+        bits = plan.payload_bytes * _BITS_PER_BYTE * share
+        goodput = bits * _PER_MS / measured["t_measured_ms"]
+    return LossRow(
+        schedule=config.schedule_name,
+        loss_percent=config.loss_percent,
+        resend_ms=config.resend_ms,
+        t_planned_ms=plan.prediction.t_ms,
+        t_measured_ms=measured.get("t_measured_ms"),
+        goodput_gbps=goodput,
+        lost=measured.get("packets_lost"),
+        resent=recovery.get("resent"),
+        missing_blocks=missing,
+        unavailable=recovery.get("unavailable"),
+        recovery_p50_ms=recovery.get("p50_ms"),
+        recovery_p99_ms=recovery.get("p99_ms"),
+        recovery_max_ms=recovery.get("max_ms"),
+        ring_bytes=recovery.get("ring_bytes"),
+        verdict=measured.get("verdict", ERROR if got.source == "failed" else NOT_RUN),
+        reason=got.error or plan.reason or (str(reasons[0]) if reasons else ""),
+        run_id=measured.get("run_id", ""),
+        source=got.source,
+    )
+
+
+def cells(row: LossRow) -> dict[str, str]:
+    """A row as people read it: heading to text, in order."""
+    growth = None
+    if row.t_measured_ms is not None:
+        growth = 100 * (row.t_measured_ms / row.t_planned_ms - 1)
+    return {
+        "schedule": row.schedule,
+        "recovery": "on" if row.resend_ms else "off",
+        "loss %": f"{row.loss_percent:g}",
+        "T ms": _number(row.t_measured_ms, ".1f"),
+        "over plan %": _number(growth, "+.2f"),
+        "goodput Gbit/s": _number(row.goodput_gbps, ".3f"),
+        "lost": _number(row.lost, "d"),
+        "resent": _number(row.resent, "d"),
+        "sums missing": _number(row.missing_blocks, "d"),
+        "gap p99 ms": _number(row.recovery_p99_ms, ".2f"),
+        "verdict": row.verdict,
+    }
+
+
+def print_losses(rows: Sequence[LossRow], title: str, console: Console | None = None) -> None:
+    """Print the table, and below it why runs failed."""
+    console = console or Console(highlight=False)
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for heading in _BRIEF.values():
+        justify: Literal["left", "right"] = "left" if heading == "schedule" else "right"
+        table.add_column(heading, justify=justify, no_wrap=True)
+    for row in rows:
+        full = cells(row)
+        table.add_row(*(full[heading] for heading in _BRIEF))
+    console.print(table)
+    console.print("+T: over the plan; missing: block sums never complete", style="dim")
+    for row in rows:
+        if row.verdict in (ERROR, "FAIL"):
+            console.print(f"- {row.schedule} at {row.loss_percent:g} %: {row.reason}", markup=False)
+
+
+def write_loss_tables(folder: Path, rows: Sequence[LossRow], title: str) -> list[Path]:
+    """Write every field as CSV, and what people read as Markdown."""
+    table, text = folder / "table.csv", folder / "table.md"
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [f.name for f in fields(LossRow)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+    lines = [list(cells(rows[0])), ["--:"] * len(cells(rows[0]))]
+    lines += [list(cells(row).values()) for row in rows]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    text.write_text(f"# {title}\n\n{body}\n")
+    return [table, text]
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)

@@ -1,0 +1,146 @@
+"""The agents of a run: forked into their hosts, ended, started again."""
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agents.aggregator.daemon import run_aggregator
+from agents.context import AgentContext
+from agents.island import run_island
+from controller.plan import Plan
+from experiments.runtime import Runtime
+from testbed.network import Network
+from testbed.processes import Child, Supervisor, adopt, terminate
+
+MAINS: Mapping[str, Callable[[AgentContext], int]] = MappingProxyType(
+    {"aggregator": run_aggregator, "island": run_island}
+)
+"""Roles in the order in which they start."""
+_SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
+
+
+class Fleet:
+    """Every agent of a run, by role and city.
+
+    Attributes
+    ----------
+    timeline
+        What happened to them by intent; see `experiments.incarnations.FaultRecord`.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        runtime: Runtime,
+        run_dir: Path,
+        network: Network,
+        supervisor: Supervisor,
+        start_ns: int,
+    ) -> None:
+        self._plan = plan
+        self._runtime = runtime
+        self._run_dir = run_dir
+        self._network = network
+        self._supervisor = supervisor
+        self._start_ns = start_ns
+        self._children: dict[tuple[str, str], Child] = {}
+        self._lives: dict[tuple[str, str], int] = {}
+        self._down: set[tuple[str, str]] = set()
+        self.timeline: list[dict[str, Any]] = []
+
+    def start(self) -> None:
+        """Start all agents."""
+        for role in MAINS:
+            if role == "island" or self._plan.aggregation:
+                for code in self._plan.topology.codes:
+                    self.start_one(role, code)
+
+    def start_one(self, role: str, code: str) -> None:
+        """Start an agent, for the first time or again; what it was before has ended."""
+        lives = self._lives.get((role, code), 0)
+        city = self._plan.topology.index(code)
+        host_of = self._network.island if role == "island" else self._network.aggregator
+        log = self._run_dir / "log" / f"{role}-{code}.log"
+        pid = self._network.fork(
+            host_of(city), partial(MAINS[role], self._context(city, lives)), log
+        )
+        child = self._supervisor.watch(adopt(f"{role} {code}", pid, log))
+        if role == "island":
+            self._supervisor.expect_exit([child])
+        self._children[role, code] = child
+        self._lives[role, code] = lives + 1
+        self._down.discard((role, code))
+
+    def end_one(self, role: str, code: str, how: str) -> int:
+        """End an agent, that will be started again, by ``kill`` or ``term``.
+
+        Returns
+        -------
+        int
+            How many lives it has had.
+        """
+        self._down.add((role, code))
+        self._supervisor.end(self._children[role, code], _SIGNALS[how])
+        return self._lives[role, code]
+
+    def runs(self, role: str, code: str) -> bool:
+        """Whether an agent has not ended."""
+        return self._supervisor.alive([self._children[role, code]])
+
+    def since_start_ns(self) -> int:
+        """The time, since the start of round 0."""
+        return time.monotonic_ns() - self._start_ns
+
+    @property
+    def islands_run(self) -> bool:
+        """Whether any island has not ended, or is yet to start again."""
+        return any(role == "island" for role, _ in self._down) or self._supervisor.alive(
+            self._of("island")
+        )
+
+    @property
+    def deadline_ns(self) -> int:
+        """When islands give up, on the monotonic clock."""
+        return self._context(0, 0).deadline_ns
+
+    def drain(self, limit_s: float) -> None:
+        """Let the aggregators finish what they hold, and wait for their end."""
+        aggregators = self._of("aggregator")
+        self._supervisor.expect_exit(aggregators)
+        terminate([a for a in aggregators if self._supervisor.alive([a])])
+        self._supervisor.wait_until(
+            lambda: not self._supervisor.alive(aggregators), limit_s, "the aggregators' end"
+        )
+
+    def _of(self, role: str) -> list[Child]:
+        return [child for (kind, _), child in self._children.items() if kind == role]
+
+    def _context(self, city: int, restart: int) -> AgentContext:
+        runtime = self._runtime
+        return AgentContext(
+            plan=self._plan,
+            city=city,
+            start_ns=self._start_ns,
+            out_dir=self._run_dir / "raw",
+            seed=runtime.seed,
+            mtu_bytes=runtime.mtu_bytes,
+            burst_datagrams=runtime.burst_datagrams,
+            fifo_datagrams=runtime.fifo_datagrams,
+            timeout_ms=runtime.timeout_ms,
+            ways=runtime.ways,
+            collision=runtime.collision,
+            hash=runtime.hash,
+            memory_model=runtime.memory_model,
+            dtype=runtime.dtype,
+            ordered=runtime.ordered,
+            engine=runtime.engine,
+            resend_ms=runtime.resend_ms,
+            repair=runtime.repair,
+            jitter_us=runtime.jitter_us,
+            restart=restart,
+            status_socket=runtime.clock == "real",
+        )

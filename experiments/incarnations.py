@@ -1,0 +1,111 @@
+"""Agents that ended and started again within a run: what they are called, what they left.
+
+The emulation writes ``raw/faults.json``, the analysis reads it; the files of an
+agent's second life lie beside those of its first.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from testbed.errors import InputError
+
+FAULTS_FILE = "faults.json"
+
+
+class FaultRecord(BaseModel):
+    """One fault that was asked for, and what came of it; times since the start of round 0."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    event: str
+    city: str
+    role: str = ""
+    at_ns: int
+    happened_ns: int | None = None
+    """``None``: the run was over by then."""
+    restarted_ns: int | None = None
+    lives: int = 0
+    """How many times the agent had been started before it ended."""
+    signal: str = ""
+
+
+@dataclass(frozen=True)
+class Incarnation:
+    """One life of an agent."""
+
+    role: str
+    city: str
+    restart: int
+    killed: bool
+    """It had no time to write anything down."""
+
+    @property
+    def stem(self) -> str:
+        """Name of its files without suffix."""
+        number = f".{self.restart}" if self.restart else ""
+        return f"{self.role}-{self.city}{number}"
+
+
+def read_faults(raw_dir: Path) -> tuple[FaultRecord, ...]:
+    """Read what the run's faults did; a run without the file had none.
+
+    Raises
+    ------
+    InputError
+        The file is damaged.
+    """
+    path = raw_dir / FAULTS_FILE
+    if not path.exists():
+        return ()
+    try:
+        return TypeAdapter(tuple[FaultRecord, ...]).validate_python(json.loads(path.read_text()))
+    except (ValueError, ValidationError) as error:
+        raise InputError(f"{path} is damaged: {str(error).splitlines()[0]}") from error
+
+
+def incarnations(role: str, city: str, faults: tuple[FaultRecord, ...]) -> list[Incarnation]:
+    """All lives of one agent, in order."""
+    mine = [f for f in faults if (f.role, f.city) == (role, city) and f.happened_ns is not None]
+    killed = {f.lives - 1: f.signal == "kill" for f in mine}
+    restarted = sum(f.restarted_ns is not None for f in mine)
+    return [Incarnation(role, city, n, killed.get(n, False)) for n in range(restarted + 1)]
+
+
+def merge_counters(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Put together what an agent counted in several lives.
+
+    Counts add up; sizes and marks of memory (``…_bytes``, ``…_slots``) and counters
+    of the host (``udp``), which outlive the agent, are the largest; of a round, what
+    is ``expected`` is the same in all lives.
+    """
+    if len(told) <= 1:
+        return dict(told[0]) if told else {}
+    return {key: _merge(key, [t[key] for t in told if key in t]) for key in {**told[0], **told[-1]}}
+
+
+def _merge(key: str, values: Sequence[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, dict):
+        if key == "udp":
+            return values[-1]
+        return {
+            k: _merge(k, [v[k] for v in values if k in v]) for k in dict.fromkeys(chain(*values))
+        }
+    if isinstance(first, list):
+        if not all(isinstance(entry, dict) and "round" in entry for entry in chain(*values)):
+            return [entry for value in values for entry in value]
+        rounds = {entry["round"] for value in values for entry in value}
+        return [
+            merge_counters([e for value in values for e in value if e["round"] == k])
+            for k in sorted(rounds)
+        ]
+    if isinstance(first, bool) or not isinstance(first, int | float) or key == "round":
+        return values[-1]
+    largest = key.startswith("expected") or key.endswith(("_bytes", "slots", "_ns"))
+    return max(values) if largest else sum(values)

@@ -1,0 +1,103 @@
+"""The part of a summary that a run with asked faults has: losses, recovery, timeline."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from experiments.accounting import Legs, explained_losses
+from experiments.incarnations import FaultRecord
+from experiments.losses import LinkLoss, link_losses, loss_faults, total_lost, unread
+from experiments.recovery import measure_recovery
+from experiments.rundata import RunData
+from experiments.verdict import MENDED, Finding, Promise, check_faults
+
+NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class LossyPart:
+    """What follows from the faults that a run asked for.
+
+    Attributes
+    ----------
+    lost
+        Packets that were dropped, on impaired links and elsewhere.
+    findings
+        What speaks against the run.
+    entries
+        Entries of ``summary.json``.
+    """
+
+    lost: int
+    findings: list[Finding]
+    entries: dict[str, Any]
+
+
+def promise_of(run: RunData) -> Promise:
+    """What a run has to keep."""
+    runtime = run.runtime
+    beyond = any(
+        queue.asked is not None and not queue.link.endswith("→island")
+        for queue in run.network.qdiscs
+    )
+    return Promise(
+        feasible=run.plan.feasible,
+        asked=bool(runtime.impairments or runtime.events),
+        wan=beyond or runtime.repair or bool(runtime.events),
+    )
+
+
+def lossy_part(run: RunData, drops: Mapping[str, int], legs: Legs) -> LossyPart:
+    """Work out losses and recovery of a run; of a sound one everything is empty or zero.
+
+    Parameters
+    ----------
+    run
+        The run.
+    drops
+        Datagrams dropped, by place and reason.
+    legs
+        Datagrams sent and received.
+    """
+    network = run.network
+    counted = run.plan.aggregation and not run.runtime.repair
+    losses = link_losses(network, counted=counted)
+    asked = {f"shaper {q.interface}" for q in network.qdiscs if q.asked is not None}
+    elsewhere = {place: count for place, count in drops.items() if place not in asked}
+    recovery = measure_recovery(run.trace, run.counters.get("aggregator", {}), run.plan.scale)
+    faults = loss_faults(network, counted=counted) + _unexplained(run, losses, legs)
+    return LossyPart(
+        lost=total_lost(losses)
+        + sum(n for place, n in elsewhere.items() if place.rpartition(": ")[2] not in MENDED),
+        findings=check_faults(elsewhere, faults, run.faults, run.unrecorded),
+        entries={
+            "link_losses": [{**asdict(loss), "lost_percent": loss.lost_percent} for loss in losses],
+            "recovery": asdict(recovery),
+            "unread_datagrams": unread(network) if asked else 0,
+            "faults": [_timed(fault) for fault in run.faults],
+            "unrecorded": list(run.unrecorded),
+        },
+    )
+
+
+def _unexplained(run: RunData, losses: Sequence[LinkLoss], legs: Legs) -> list[str]:
+    """Datagrams that miss where the trees end, and for which no loss on the way accounts."""
+    missing = legs.network_sent - legs.network_received
+    lost = {loss.link: loss.lost for loss in losses if not loss.link.endswith("→island")}
+    if not run.plan.aggregation:
+        lost = {loss.link: loss.lost for loss in losses}
+    most = explained_losses(run.plan, lost)
+    if run.faults or missing <= most:  # who was killed has not told what it got
+        return []
+    return [f"{missing} datagrams miss at the ends of the trees, losses explain at most {most}"]
+
+
+def _timed(fault: FaultRecord) -> dict[str, Any]:
+    """A line of the timeline; times in ms since the start of round 0."""
+    times_ns = {
+        "at": fault.at_ns,
+        "happened": fault.happened_ns,
+        "restarted": fault.restarted_ns,
+    }
+    times = {f"{name}_ms": None if t is None else t / NS_PER_MS for name, t in times_ns.items()}
+    return {"event": fault.event, "city": fault.city, "signal": fault.signal, **times}

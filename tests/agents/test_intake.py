@@ -1,0 +1,146 @@
+"""Buffers from a real socket to either engine, and sums to another one, over loopback."""
+
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from agents.aggregator.engine import Engine, EngineSettings
+from agents.aggregator.engines import EngineKind, make_engine
+from agents.aggregator.intake import make_intake, serving_sockets
+from agents.aggregator.output import AggregateStream
+from agents.aggregator.ring import ResendRing
+from agents.bursts import Packer
+from agents.records import Recorder
+from agents.sockets import BurstReceiver, BurstSender
+from agents.wire import HEADER_DTYPE, PacketType, StreamLayout, datagram_bytes, wire_bytes
+
+LAYOUT = StreamLayout(blocks=40, elements=80, last_elements=7)
+IDLE_NS = 20_000_000
+
+
+@dataclass
+class Bench:
+    """An aggregator's inner parts, with sockets of the test at both ends."""
+
+    kind: EngineKind
+    burst: int = 5
+    sent: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.island = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.island.bind(("127.0.0.1", 0))
+        self.island.settimeout(0.05)
+        self.receiver = BurstReceiver(("127.0.0.1", 0), interface=None, idle_ns=IDLE_NS)
+        self.sender = BurstSender(datagram_bytes(LAYOUT.elements), None)
+        ring = ResendRing(12, datagram_bytes(LAYOUT.elements))
+        self.output = AggregateStream(ring, self.island.getsockname(), self.burst)
+        self.rejects: Counter[str] = Counter()
+        self.start_ns = time.monotonic_ns()
+        settings = EngineSettings(
+            city=3,
+            job_id=7,
+            epoch=1,
+            start_ns=self.start_ns,
+            layout=LAYOUT,
+            slots=64,
+            burst_datagrams=self.burst,
+            timeout_ns=1 << 62,
+        )
+        self.engine: Engine = make_engine(self.kind, settings, ring, self.output.send, Recorder())
+        self.engine.open_round(0, 0, 0b11)
+        self.intake = make_intake(self.engine, self.receiver, self.output, self.rejects)
+
+    def send(self, source: int, block: int, count: int) -> None:
+        packer = Packer(count, LAYOUT.elements, kind=PacketType.DATA, job_id=7, epoch=1, src=source)
+        packer.payload[:] = np.arange(count)[:, None] + 1000 * source + block
+        packer.address(round_index=0, clique=0, bitmap=1 << source)
+        last = LAYOUT.elements_of(block + count - 1)
+        self.sender.send(packer.seal(count, block, 0, 0, last), self.receiver.address)
+
+    def run(self, until_ns: int) -> tuple[int, int] | None:
+        """As the daemon does."""
+        got = self.intake(until_ns)
+        if got is not None:
+            self.engine.take(self.receiver.buffer, *got, time.monotonic_ns())
+        self.output.send()
+        return got
+
+    def arrived(self) -> list[bytes]:
+        try:
+            while True:
+                self.sent.append(self.island.recv(1 << 16))
+        except TimeoutError:
+            return self.sent
+
+    def close(self) -> None:
+        for closing in (self.island, self.receiver, self.sender, self.output):
+            closing.close()
+
+
+@pytest.fixture(params=["native", "reference"])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    made = Bench(request.param)
+    yield made
+    made.close()
+
+
+def test_sums_reach_the_island_and_are_counted(bench: Bench) -> None:
+    for block in range(0, 40, 4):
+        for source in (0, 1):
+            bench.send(source, block, 4)
+    while bench.run(time.monotonic_ns() + 10**9) is not None:
+        pass
+    datagrams = bench.arrived()
+    headers = np.array([np.frombuffer(d[:56], HEADER_DTYPE)[0] for d in datagrams])
+    assert headers["weight_id"].tolist() == list(range(40))
+    assert headers["seq"].tolist() == list(range(40))
+    for block, datagram in enumerate(datagrams):
+        assert set(np.frombuffer(datagram[56:], "<i4").tolist()) == {1000 + 2 * block}
+    expected = 39 * wire_bytes(80) + wire_bytes(7)
+    assert bench.output.datagrams == {0: 40}
+    assert bench.output.wire_bytes == {0: expected}
+    assert bench.engine.progress(0) == (80, 40, 80, 2 * expected)
+
+
+def test_what_comes_when_the_time_is_over_is_left_to_the_caller(bench: Bench) -> None:
+    bench.send(0, 0, 4)
+    got = bench.intake(0)
+    assert got == (4 * datagram_bytes(80), datagram_bytes(80))
+    assert bench.engine.occupied == 0
+    bench.engine.take(bench.receiver.buffer, *got, time.monotonic_ns())
+    assert bench.engine.occupied == 4
+
+
+def test_it_comes_back_when_nothing_comes(bench: Bench) -> None:
+    begin_ns = time.monotonic_ns()
+    assert bench.intake(begin_ns + 10**12) is None
+    assert time.monotonic_ns() - begin_ns >= 0.9 * IDLE_NS
+
+
+def test_a_send_that_fails_is_told() -> None:
+    bench = Bench("native")
+    try:
+        bench.output.to = ("255.255.255.255", 9)  # not allowed without SO_BROADCAST
+        bench.intake = make_intake(bench.engine, bench.receiver, bench.output, bench.rejects)
+        for source in (0, 1):
+            bench.send(source, 0, 4)
+        with pytest.raises(OSError, match="cannot receive or send: Permission denied"):
+            bench.run(time.monotonic_ns() + 10**9)
+    finally:
+        bench.close()
+
+
+def test_a_buffer_that_is_too_small_is_refused() -> None:
+    bench = Bench("native")
+    try:
+        with pytest.raises(ValueError, match="65536 bytes"):
+            serving_sockets(
+                bench.receiver, bench.output, ("127.0.0.1", 1), 1, np.zeros(9, np.uint8)
+            )
+    finally:
+        bench.close()

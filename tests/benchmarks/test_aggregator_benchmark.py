@@ -1,0 +1,61 @@
+"""The benchmark sends what engines accept, and every engine gives it the true sums back."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from agents.bursts import parse, runs
+from agents.wire import PacketType
+from benchmarks.aggregator import compare, soak
+from benchmarks.aggregator_load import JOB_ID, Shape, Streams, datagram_elements, segments
+from benchmarks.aggregator_side import KINDS
+
+SHAPE = Shape(size=1400, senders=3, blocks=100, lag=1)
+
+
+def test_the_streams_of_every_round_are_valid() -> None:
+    streams = Streams(SHAPE, seed=1)
+    for round_index in (0, 1, 77):
+        streams.turn(round_index)
+        rejects: Counter[str] = Counter()
+        total = np.zeros_like(streams.sums)
+        for sender in range(SHAPE.senders):
+            burst = np.frombuffer(streams.burst(sender, 10, 40), np.uint8).copy()
+            (batch,) = parse(
+                burst, len(burst), 1400, kind=PacketType.DATA, job_id=JOB_ID, rejects=rejects
+            )
+            (run,) = runs(batch)
+            assert (run.round, run.src, run.block, run.bitmap) == (
+                round_index, sender, 10, 1 << sender,
+            )  # fmt: skip
+            total[10:50] += run.values
+        assert not rejects
+        np.testing.assert_array_equal(total[10:50], streams.sums[10:50])
+
+
+def test_shapes() -> None:
+    assert (segments(1400), segments(8900), segments(100)) == (46, 7, 64)
+    assert (datagram_elements(1400), datagram_elements(8900)) == (336, 2211)
+    assert SHAPE.held_blocks == 100
+    assert Shape(8900, 3, 1000, 2).held_blocks == 5 * 7
+    with pytest.raises(ValueError, match="1401"):
+        datagram_elements(1401)
+
+
+def test_every_engine_takes_the_load_and_sends_true_sums() -> None:
+    rows = compare(SHAPE, KINDS, seconds=0.1, repeats=1)
+    assert [row["engine"] for row in rows] == list(KINDS)
+    for row in rows:  # a wrong sum or a refused datagram would have raised
+        assert row["datagram_bytes"] == 1400
+        assert row["gbps_least"] <= row["gbps_per_core"] <= row["gbps_most"]
+        assert row["gbps_per_core"] > 0
+        assert row["ratio_to_bound"] > 0
+
+
+def test_a_soak_tells_time_and_memory() -> None:
+    told = soak(SHAPE, 0.3)
+    assert told["rounds"] > 0
+    assert told["datagrams"] >= told["rounds"] * 300
+    assert told["ns_per_datagram_first"] > 0
+    assert set(told) >= {"time_growth", "memory_growth_bytes"}

@@ -1,0 +1,67 @@
+"""Losses and restarts that a config asks for, on real packets: counted, recovered, repeatable."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.machine
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 600
+CONFIG = """
+schedule: triangles
+trees: shortest-path
+payload: 60MB
+rounds: 2
+resend_ms: 20
+"""
+LOSSY = "impairments:\n  - {link: access, loss_percent: 2, duplicate_percent: 1}\n"
+RESTART = "events:\n  - {at_ms: 100, event: aggregator-restart, city: nyc, down_ms: 5}\n"
+
+
+def run(folder: Path, text: str) -> dict:
+    (folder / "own.yaml").write_text(CONFIG + text)
+    options = ("--config", str(folder / "own.yaml"), "--results", str(folder))
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.cli", "experiment", *options],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads((folder / "latest" / "summary.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def lossy(tmp_path_factory) -> dict:
+    return run(tmp_path_factory.mktemp("lossy"), LOSSY)
+
+
+def test_what_was_lost_as_asked_is_sent_again_and_every_sum_is_exact(lossy) -> None:
+    assert lossy["verdict"] == "PASS", lossy["reasons"]
+    assert lossy["sums_exact"] is True
+    assert len(lossy["link_losses"]) == 9
+    assert lossy["packets_lost"] == sum(loss["lost"] for loss in lossy["link_losses"]) > 0
+    assert lossy["recovery"]["recovered"] > 0
+    assert lossy["recovery"]["unavailable"] == 0
+
+
+def test_the_same_seed_loses_the_same_datagrams(lossy, tmp_path: Path) -> None:
+    again = run(tmp_path, LOSSY)
+    assert again["trace_sha256"] == lossy["trace_sha256"]
+    assert again["link_losses"] == lossy["link_losses"]
+
+
+def test_an_aggregator_is_killed_and_comes_back_at_the_given_times(tmp_path: Path) -> None:
+    summary = run(tmp_path, RESTART)
+    (fault,) = summary["faults"]
+    assert fault["happened_ms"] == pytest.approx(100, abs=0.001)
+    assert fault["restarted_ms"] == pytest.approx(105, abs=0.2)
+    assert summary["unrecorded"] == ["aggregator-nyc"]
+    assert summary["verdict"] == "DEGRADED"
+    assert not any("wrong" in reason for reason in summary["reasons"])
