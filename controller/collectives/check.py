@@ -74,17 +74,22 @@ def _route_fault(schedule: Schedule, route: int) -> str:
     for node in {*into, *out, *begin, *end}:
         arrive, leave = into.get(node, []), out.get(node, [])
         ability, name = network.nodes[node], network.nodes[node].name
-        if node in begin and leave != [begin[node]]:
-            return f"{name} does not send it on one link at its time"
-        if node in end and arrive != [end[node]]:
-            return f"{name} does not receive it on one link at its time"
-        if node in begin or node in end:
+        if ability.worker and (node in begin or node in end):
+            if node in begin and leave != [begin[node]]:
+                return f"{name} does not send it on one link at its time"
+            if node in end and arrive != [end[node]]:
+                return f"{name} does not receive it on one link at its time"
             continue
-        if not arrive or not leave or len({*arrive, *leave}) > 1:
+        # What a switch begins with is like a stream that arrives, what it keeps like one that
+        # leaves.
+        arrive = [*arrive, int(begin[node])] if node in begin else arrive
+        leave = [*leave, int(end[node])] if node in end else leave
+        if set(arrive) != set(leave):
             return f"{name} does not pass it on at the time that it arrives"
-        if len(arrive) > 1 and not ability.aggregates:
+        # A route may pass a switch twice, on the way up and on the way down.
+        if len(arrive) > len(set(arrive)) and not ability.aggregates:
             return f"{name} adds streams up and cannot"
-        if len(leave) > 1 and not ability.multicast:
+        if len(leave) > len(set(leave)) and not ability.multicast:
             return f"{name} copies a stream and cannot"
     return ""
 
