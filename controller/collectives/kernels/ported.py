@@ -1,0 +1,237 @@
+"""The joint network again, where a lane is a path through switches that shares its links.
+
+A send reserves every link of its path for the moment at which it gets there. A lane that does
+not fit now is woken when it does. All-gather and its like are the case without sums.
+"""
+
+import numpy as np
+
+from controller.collectives.kernels.bits import Words, has, put, random_step, rarest
+from controller.collectives.kernels.compiled import helper, kernel
+from controller.collectives.kernels.gather import Sends
+from controller.collectives.kernels.joint import (
+    EITHER,
+    SUMS_FIRST,
+    Partials,
+    report,
+    send_sum,
+    split_choices,
+)
+from controller.collectives.kernels.lanes import (
+    Flags,
+    Lanes,
+    Truths,
+    all_active,
+    take_fewest,
+    touch,
+    wake_onward,
+)
+from controller.collectives.kernels.timing import Ends, Reserved, earliest, reserve
+from controller.collectives.network import Ints
+
+Heap = tuple[Ints, Ints, Ints]
+"""Times, events, and in its only element how many there are."""
+
+
+@helper
+def push(heap: Heap, time: int, event: int) -> None:
+    """Add an event."""
+    times, events, size = heap
+    place = size[0]
+    size[0] += 1
+    while place > 0:
+        parent = (place - 1) >> 1
+        if times[parent] <= time:
+            break
+        times[place], events[place] = times[parent], events[parent]
+        place = parent
+    times[place], events[place] = time, event
+
+
+@helper
+def pop(heap: Heap) -> int:
+    """Remove the earliest event and return it."""
+    times, events, size = heap
+    first = events[0]
+    size[0] -= 1
+    count = size[0]
+    time, event = times[count], events[count]
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= count:
+            break
+        if child + 1 < count and times[child + 1] < times[child]:
+            child += 1
+        if times[child] >= time:
+            break
+        times[place], events[place] = times[child], events[child]
+        place = child
+    times[place], events[place] = time, event
+    return int(first)
+
+
+@helper
+def fits_from(reserved: Reserved, hops: Ends, extra: Ints, lane: int, now: int, size: int) -> int:
+    """First moment, not before now, at which a send finds all its links free."""
+    time = now
+    settled = False
+    while not settled:
+        settled = True
+        for j in range(hops[0][lane], hops[0][lane + 1]):
+            wish = time + hops[2][j]
+            found = earliest(reserved, hops[1][j], wish, size + extra[j])
+            if found > wish:
+                time += found - wish
+                settled = False
+    return int(time)
+
+
+@helper
+def sum_waits(partials: Partials, lanes: Lanes, lane: int) -> bool:
+    """Whether a partial sum could leave over a lane."""
+    ready, nearer = partials[1], partials[2]
+    for k in range(ready.shape[1]):
+        if ready[lanes[0][lane], k] & nearer[lane, k] != np.uint64(0):
+            return True
+    return False
+
+
+@helper
+def settle_ported(
+    event: int,
+    lanes: Lanes,
+    flags: Flags,
+    sends: Sends,
+    adds: Truths,
+    partials: Partials,
+    woken: Truths,
+) -> None:
+    """Let a sum or a copy arrive, or wake a lane."""
+    total = len(sends[0])
+    if event >= total:
+        woken[event - total] = False
+        touch(flags, event - total, lanes[1][event - total])
+        return
+    node, chunk = lanes[1][sends[0][event]], sends[1][event]
+    if adds[event]:
+        report(node, chunk, lanes, flags, partials)
+    else:
+        put(partials[0][node], chunk)
+        wake_onward(lanes, flags, node)
+
+
+@kernel
+def ported(
+    lanes: Lanes,
+    hops: Ends,
+    extra: Ints,
+    size: Ints,
+    travel: Ints,
+    links: int,
+    partials: Partials,
+    taken: Words,
+    score: Ints,
+    mode: int,
+    deadline: int,
+    seed: int,
+    look: int,
+    sends: Sends,
+    adds: Truths,
+) -> int:
+    """Schedule all sends; return the time of the last arrival, −1 if the deadline forbids.
+
+    Parameters
+    ----------
+    lanes
+        Ends of the paths.
+    hops, extra
+        Rows of links per lane; for how much longer than the transmission each is held.
+    size, travel
+        Transmission time of a chunk per lane, and time until it has arrived.
+    links
+        Number of links.
+    partials, taken, score, mode, deadline, seed, look, sends, adds
+        See `joint`.
+    """
+    nodes, words = taken.shape
+    total = len(sends[0])
+    state = np.array([seed], dtype=np.uint64)
+    events = total + len(size) + 1
+    heap = (np.zeros(events, np.int64), np.zeros(events, np.int64), np.zeros(1, np.int64))
+    uses = (total + 1) * (np.max(hops[0][1:] - hops[0][:-1]))
+    reserved = (
+        np.full(links, -1, dtype=np.int64),
+        np.zeros(uses, dtype=np.int64),
+        np.zeros(uses, dtype=np.int64),
+        np.zeros(uses, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+    )
+    flags = all_active(len(size), nodes)
+    woken = np.zeros(len(size), dtype=np.bool_)
+    latest = deadline - travel
+    near = np.zeros(len(size) + 1, dtype=np.int64)
+    options = np.zeros(len(size) + 1, dtype=np.int64)
+    turns = np.zeros(nodes, dtype=np.int64)
+    spare = np.zeros(words, dtype=np.uint64)
+    full = partials[0]
+    age = score.copy()
+    count = 0
+    now = 0
+    finish = 0
+    while True:
+        while flags[4][0]:
+            touches = flags[4][0]
+            turns[:touches] = flags[3][:touches]
+            flags[4][0] = 0
+            turn = random_step(state, touches)
+            for i in range(touches):
+                flags[2][turns[i]] = False
+            for i in range(touches):
+                node = turns[(i + turn) % touches]
+                choices = split_choices(node, now, lanes, flags, full, taken, latest, near, options)
+                while choices:
+                    lane = take_fewest(near, options, choices)
+                    choices -= 1
+                    copies = options[choices] > 0
+                    if not copies and not sum_waits(partials, lanes, lane):
+                        continue
+                    free = fits_from(reserved, hops, extra, lane, now, size[lane])
+                    if free > now:
+                        if not woken[lane]:
+                            woken[lane] = True
+                            push(heap, free, total + lane)
+                        continue
+                    chunk = -1
+                    if (
+                        mode == SUMS_FIRST
+                        or not copies
+                        or (mode == EITHER and random_step(state, 2) == 0)
+                    ):
+                        chunk = send_sum(lane, lanes, flags, partials, age, spare, look)
+                    adding = chunk >= 0
+                    if not adding:
+                        chunk = rarest(full[lanes[0][lane]], taken[node], score, 0, look)
+                        put(taken[node], chunk)
+                        score[chunk] += 1
+                        for k in range(choices):
+                            options[k] -= has(full[lanes[0][near[k]]], chunk)
+                    adds[count] = adding
+                    sends[0][count] = lane
+                    sends[1][count] = chunk
+                    sends[2][count] = now
+                    for j in range(hops[0][lane], hops[0][lane + 1]):
+                        reserve(reserved, hops[1][j], now + hops[2][j], size[lane] + extra[j])
+                    push(heap, now + travel[lane], count)
+                    if not woken[lane]:
+                        woken[lane] = True
+                        push(heap, now + size[lane], total + lane)
+                    finish = max(finish, now + travel[lane])
+                    count += 1
+        if count == total:
+            return finish
+        if heap[2][0] == 0:
+            return -1
+        now = heap[0][0]
+        while heap[2][0] and heap[0][0] == now:
+            settle_ported(pop(heap), lanes, flags, sends, adds, partials, woken)
