@@ -212,3 +212,21 @@ def reverse_routes(network: Network, routes: Routes) -> Routes:
         hop_total - routes.hop_ps - network.latency_ps[routes.hops.values],
         routes.byte_ps,
     )
+
+
+def join_routes(first: Routes, second: Routes) -> Routes:
+    """The routes of both; the numbers of the second ones begin after those of the first."""
+
+    def joined(a: Table, b: Table) -> Table:
+        starts = np.concatenate([a.first, b.first[1:] + a.first[-1]])
+        return Table(starts, np.concatenate([a.values, b.values]))
+
+    return Routes(
+        joined(first.sources, second.sources),
+        np.concatenate([first.source_ps, second.source_ps]),
+        joined(first.targets, second.targets),
+        np.concatenate([first.target_ps, second.target_ps]),
+        joined(first.hops, second.hops),
+        np.concatenate([first.hop_ps, second.hop_ps]),
+        np.concatenate([first.byte_ps, second.byte_ps]),
+    )

@@ -11,7 +11,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from controller.collectives.bounds import find_bounds
-from controller.collectives.gathering import SYNTHESISED
+from controller.collectives.composed import composed_schedule
+from controller.collectives.gathering import NO_DEADLINE, SYNTHESISED
 from controller.collectives.kernels.bits import pack
 from controller.collectives.kernels.lanes import arrange
 from controller.collectives.kernels.ported import ported
@@ -47,10 +48,22 @@ def synthesise_switched(network: Network, task: Task, model: Model, effort: Effo
 
     def attempt(deadline_ps: int, seed: int, turn: int) -> Schedule | None:
         lanes = sets[turn % len(sets)]
-        style = STYLES[turn // len(sets) % len(STYLES)]
-        return ported_schedule(
-            network, lanes, task, model, style=style, deadline_ps=deadline_ps, seed=seed
-        )
+        turn = turn // len(sets)
+
+        def make(part: Task, style: Style, latest_ps: int) -> Schedule | None:
+            return ported_schedule(
+                network, lanes, part, model, style=style, deadline_ps=latest_ps, seed=seed
+            )
+
+        if task.collective == "all-reduce" and turn % 2 == 0:
+            return composed_schedule(
+                network,
+                task,
+                model,
+                lambda part: make(part, STYLES[0], NO_DEADLINE),
+                SYNTHESISED,
+            )
+        return make(task, STYLES[turn // 2 % len(STYLES)], deadline_ps)
 
     best, tried = search(attempt, bound_ps, effort)
     return Synthesis(best, bounds, tried, time.process_time() - began)

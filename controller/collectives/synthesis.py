@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from controller.collectives.bounds import Bounds, find_bounds
-from controller.collectives.gathering import NO_DEADLINE, gather_schedule
+from controller.collectives.composed import composed_schedule
+from controller.collectives.gathering import NO_DEADLINE, SYNTHESISED, gather_schedule
 from controller.collectives.network import PS_PER_US, Network
 from controller.collectives.reducing import STYLES, joint_schedule
 from controller.collectives.routes import link_routes
@@ -85,8 +86,16 @@ def synthesise(network: Network, task: Task, model: Model, effort: Effort) -> Sy
         return gather_schedule(network, routes, task, model, deadline_ps=deadline_ps, seed=seed)
 
     def reducing(_: int, seed: int, turn: int) -> Schedule | None:
-        style = STYLES[turn % len(STYLES)]
-        return joint_schedule(network, routes, task, model, style=style, seed=seed)
+        style = turn % (len(STYLES) + 1)
+        if style < len(STYLES):
+            return joint_schedule(network, routes, task, model, style=STYLES[style], seed=seed)
+        return composed_schedule(
+            network,
+            task,
+            model,
+            lambda part: gather_schedule(network, routes, part, model, seed=seed),
+            SYNTHESISED,
+        )
 
     attempt = reducing if task.collective == "all-reduce" else gathering
     best, tried = search(attempt, bound_ps, effort)
