@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Sequence
 from itertools import product
 
+from controller.collectives.csvfile import GIB_PER_S
 from controller.collectives.network import LinkSpec, Network, Node, make_network
 from testbed.errors import InputError
 from testbed.topology import Topology
-
-GIB_PER_S = (1 << 30) / 1e6
-"""In bytes per µs: what the published synthesiser calls GB/s."""
 
 DEFAULT_LATENCY_US = 0.5
 DEFAULT_RATE = 50 * GIB_PER_S
