@@ -1,7 +1,7 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment plan optimize compare test lint clean distclean
+.PHONY: help variables setup experiment plan optimize compare collective bench-collectives test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -9,7 +9,7 @@ SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 
 # Each variable that is set becomes the option of its name; the shell quotes the value.
 export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES RATES CONFIG
-export FORMAT BUDGET
+export FORMAT BUDGET COLLECTIVE ALGORITHM MODEL CHUNKS ROOT
 # What every command has, then what some have.
 COMMON_OPTIONS = \
 	$${PAYLOAD:+--payload "$$PAYLOAD"} $${SCALE:+--scale "$$SCALE"} \
@@ -32,6 +32,12 @@ OPTIMIZE_OPTIONS = $${MEMORY:+--memory "$$MEMORY"} $(COMMON_OPTIONS) $(SEED_OPTI
 	$(BUDGET_OPTION) $(FORMAT_OPTION)
 COMPARE_OPTIONS = $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SEED_OPTION) $(BUDGET_OPTION) \
 	$(FORMAT_OPTION) $(FORCE_OPTION) $(QUICK_OPTION)
+COLLECTIVE_OPTIONS = \
+	$${TOPOLOGY:+--topology "$$TOPOLOGY"} $${COLLECTIVE:+--collective "$$COLLECTIVE"} \
+	$${ALGORITHM:+--algorithm "$$ALGORITHM"} $${PAYLOAD:+--payload "$$PAYLOAD"} \
+	$${MODEL:+--model "$$MODEL"} $${CHUNKS:+--chunks "$$CHUNKS"} $${ROOT:+--root "$$ROOT"} \
+	$${MULTICAST:+--multicast "$$MULTICAST"} $${AGGREGATION:+--aggregation "$$AGGREGATION"} \
+	$(SEED_OPTION) $(BUDGET_OPTION) $(FORMAT_OPTION)
 
 # Runs modules of this clone in its environment. What root wrote here under sudo is handed to
 # the calling user afterwards, however the command ended.
@@ -47,6 +53,8 @@ make experiment   plan, run, analyse and plot one experiment; print its summary
 make plan         print what the planner makes of an experiment, without running it
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
+make collective   schedule an all-reduce, all-gather, … on any topology; print a table
+make bench-collectives  measure the synthesiser against published figures
 make variables    list every config key with its values and default
 make test         run all tests
 make lint         check format, style and types
@@ -65,17 +73,22 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   PAYLOAD      bytes of one weight stream: 1.79GB, ...
   SCALE        divides rate, payload and memory alike
   SEED         seeds all randomness
-  TOPOLOGY     name, or a YAML file
+  TOPOLOGY     name, or a YAML file; collective: also .graphml, .csv, mesh:8x8, switch:8, ...
   TREES        how multicast trees are laid
   RATES        how senders pace: common, per-stream, unpaced; time-varying is planned only
   CONFIG       a published experiment, or a YAML file; the variables above override it
   FORCE        1 runs what the planner refuses
-  FORMAT       of plan, optimize, compare: table, or json: one object on the last line
+  COLLECTIVE   all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all
+  ALGORITHM    auto: the fastest; synthesised, ring, halving-doubling, hierarchical, ...
+  MODEL        of links: pipelined, or occupancy as in the published synthesiser
+  CHUNKS       pieces of the payload; 0 chooses
+  ROOT         of broadcast and reduce: name of a worker
+  FORMAT       of plan, optimize, compare, collective: table, or json: one object on the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
   QUICK        1 compares with a tenth of the payload and coarser sweeps
 Where they mean nothing they are not used: `make optimize` finds SCHEDULE and TREES itself, and
 `make compare` goes through MEMORY, MULTICAST and AGGREGATION. Plans are written to
-results/plans, searches to results/optimize, comparisons to results/compare.
+results/plans, searches to results/optimize, comparisons to results/compare, schedules of collectives to results/collectives.
 Defaults, and the keys that only a CONFIG file takes: `make variables`.
 endef
 
@@ -97,6 +110,12 @@ optimize: setup
 
 compare: setup
 	$(in_environment) run experiments.cli compare $(COMPARE_OPTIONS)
+
+collective: setup
+	$(in_environment) run experiments.cli collective $(COLLECTIVE_OPTIONS)
+
+bench-collectives: setup
+	$(in_environment) run benchmarks.collectives
 
 variables: setup
 	$(in_environment) run experiments.cli variables
