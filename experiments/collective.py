@@ -183,21 +183,22 @@ def _print(choice: Choice, notes: tuple[str, ...], folder: Path) -> None:
     best = choice.best.schedule
     size = format_bytes(best.task.payload_bytes)
     table = Table(title=f"{best.task.collective} of {size} on {best.network.name}, {best.model}")
-    for name in ("algorithm", "chunks", "time", "over bound", "sends", "CPU", "check"):
-        table.add_column(name, justify="left" if name == "algorithm" else "right")
+    for name in ("algorithm", "chunks", "time, ms", "/ bound", "sends", "CPU, s", "check"):
+        left = name == "algorithm"
+        table.add_column(name, justify="left" if left else "right", no_wrap=left)
     for outcome in choice.outcomes:
         row = _row(outcome)
         table.add_row(
             row["algorithm"],
             str(row["chunks"]),
-            f"{row['time_us']:,.1f} µs",
+            f"{row['time_us'] / 1e3:.4g}",
             f"{row['over_bound']:.3f}",
             str(row["sends"]),
-            f"{row['cpu_s']:.2f} s",
+            f"{row['cpu_s']:.2f}",
             "valid" if row["valid"] else row["faults"][0],
         )
     console = Console(highlight=False)
     console.print(table)
     bound = choice.best.bounds
-    for line in (f"bound    {bound.us:,.1f} µs ({bound.name})", *notes, f"files    {folder}"):
+    for line in (f"bound    {bound.us / 1e3:.4g} ms ({bound.name})", *notes, f"files    {folder}"):
         console.print(line, markup=False, soft_wrap=True)

@@ -22,6 +22,7 @@ AUTO = "auto"
 _MAX_SPLIT = 64
 _MAX_SINGLE_SPLIT = 1024
 _MAX_SENDS = 400_000
+_MAX_TIMED_SENDS = 40_000
 _WORTH = 0.995
 
 
@@ -131,7 +132,10 @@ def _best_split(
     began = time.process_time()
     best: Schedule | None = None
     attempts = stale = 0
-    for cut in [with_chunks(task, chunks)] if chunks else _splits(task):
+    # Links along whole paths take longer to time than single ones.
+    direct = name == SYNTHESISED and not network.switched
+    most_sends = _MAX_SENDS if direct else _MAX_TIMED_SENDS
+    for cut in [with_chunks(task, chunks)] if chunks else _splits(task, most_sends):
         spent = time.process_time() - began
         if best is not None and spent > effort.budget_s:
             break
@@ -164,12 +168,12 @@ def _schedule(
     return classic_schedule(network, task, model, name), 1
 
 
-def _splits(task: Task) -> Iterator[Task]:
+def _splits(task: Task, most_sends: int) -> Iterator[Task]:
     """The task with 1, 2, 4 … chunks per part, as long as they fit and are not too many."""
     split = 1
     most = _MAX_SINGLE_SPLIT if task.parts == 1 else _MAX_SPLIT
     while split <= most and split * task.parts <= task.payload_bytes:
-        if split > 1 and _sends(task, split) > _MAX_SENDS:
+        if split > 1 and _sends(task, split) > most_sends:
             break
         yield with_chunks(task, split * task.parts)
         split *= 2

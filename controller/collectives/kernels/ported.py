@@ -175,6 +175,7 @@ def ported(
     turns = np.zeros(nodes, dtype=np.int64)
     spare = np.zeros(words, dtype=np.uint64)
     full = partials[0]
+    least = int(np.min(size))
     age = score.copy()
     count = 0
     now = 0
@@ -221,7 +222,9 @@ def ported(
                     sends[1][count] = chunk
                     sends[2][count] = now
                     for j in range(hops[0][lane], hops[0][lane + 1]):
-                        reserve(reserved, hops[1][j], now + hops[2][j], size[lane] + extra[j])
+                        reserve(
+                            reserved, hops[1][j], now + hops[2][j], size[lane] + extra[j], least
+                        )
                     push(heap, now + travel[lane], count)
                     if not woken[lane]:
                         woken[lane] = True

@@ -1,8 +1,8 @@
 """Times an ordered list of sends: each as early as its data and all links of its route allow.
 
 What a link is reserved for is a list of intervals in order, linked through arrays:
-``(head, begin, end, following, used)``; ``used[0]`` counts entries. Touching intervals are
-merged, so that a busy link has few.
+``(head, begin, end, following, used)``; ``used[0]`` counts entries. Intervals are merged if no
+send fits in between, so that a busy link has few.
 """
 
 import numpy as np
@@ -30,19 +30,21 @@ def earliest(reserved: Reserved, link: int, time: int, length: int) -> int:
 
 
 @helper
-def reserve(reserved: Reserved, link: int, time: int, length: int) -> None:
-    """Take a link for an interval that is free."""
+def reserve(reserved: Reserved, link: int, time: int, length: int, least: int) -> None:
+    """Take a link for an interval that is free; no later one is shorter than ``least``."""
     head, begin, end, following, used = reserved
     before, place = -1, head[link]
     while place >= 0 and begin[place] < time:
         before, place = place, following[place]
-    if before >= 0 and end[before] == time:
+    joins_before = before >= 0 and time - end[before] < least
+    joins_after = place >= 0 and begin[place] - (time + length) < least
+    if joins_before:
         end[before] = time + length
-        if place >= 0 and begin[place] == time + length:
+        if joins_after:
             end[before] = end[place]
             following[before] = following[place]
         return
-    if place >= 0 and begin[place] == time + length:
+    if joins_after:
         begin[place] = time
         return
     new = used[0]
@@ -98,6 +100,7 @@ def time_sends(
         np.zeros(uses, dtype=np.int64),
         np.zeros(1, dtype=np.int64),
     )
+    least = int(np.min(duration))
     for i in range(len(route)):
         way, item = route[i], chunk[i]
         length = duration[way]
@@ -115,7 +118,7 @@ def time_sends(
                     settled = False
         start[i] = time
         for j in range(hops[0][way], hops[0][way + 1]):
-            reserve(reserved, hops[1][j], time + hops[2][j], length + hop_extra[j])
+            reserve(reserved, hops[1][j], time + hops[2][j], length + hop_extra[j], least)
         for j in range(targets[0][way], targets[0][way + 1]):
             arrival = time + targets[2][j] + length
             held[targets[1][j], item] = max(held[targets[1][j], item], arrival)
