@@ -144,7 +144,10 @@ def _task(request: CollectiveRequest, source: Source) -> Task:
             hint = suggestion(request.root, names)
             raise InputError(f'ROOT: "{request.root}" is not a worker; {hint}')
         root = names[request.root]
-    payload_bytes = parse_bytes(request.payload)
+    try:
+        payload_bytes = parse_bytes(request.payload)
+    except InputError as error:
+        raise InputError(f"PAYLOAD: {error}") from error
     return make_task(network, request.collective, payload_bytes, chunks=request.chunks, root=root)
 
 

@@ -24,6 +24,8 @@ def check_schedule(schedule: Schedule) -> list[str]:
     list of str
         Empty if it is valid.
     """
+    if np.any((schedule.route < 0) | (schedule.route >= schedule.routes.count)):
+        return ["a send has a route that does not exist"]
     faults = _check_routes(schedule) + _check_links(schedule)
     if schedule.sends and int(schedule.start_ps.min()) < 0:
         faults.append("a send starts before the collective does")
@@ -37,8 +39,6 @@ def check_schedule(schedule: Schedule) -> list[str]:
 def _check_routes(schedule: Schedule) -> list[str]:
     """Follow the hops of each route that is used: connected, timed, and within abilities."""
     network, routes = schedule.network, schedule.routes
-    if np.any((schedule.route < 0) | (schedule.route >= routes.count)):
-        return ["a send has a route that does not exist"]
     for route in np.unique(schedule.route):
         fault = _route_fault(schedule, int(route))
         if fault:

@@ -68,8 +68,8 @@ def write_csv_network(network: Network) -> str:
     """Text of a CSV file with a network's links; names and abilities of nodes are not kept."""
     lines = [str(len(network.nodes)), ",".join(HEADER)]
     for k in range(network.links):
-        latency_ns = network.latency_ps[k] / 1e3
-        rate = network.bytes_per_us[k] / GIB_PER_S
+        latency_ns = float(network.latency_ps[k]) / 1e3
+        rate = float(network.bytes_per_us[k]) / GIB_PER_S
         lines.append(f"{network.src[k]},{network.dst[k]},{latency_ns!r},{rate!r}")
     return "\n".join(lines) + "\n"
 
