@@ -20,8 +20,8 @@ from controller.collectives.routes import lightest_links
 from controller.collectives.schedule import Model
 from controller.collectives.task import REVERSED, Task
 
-_MOST_CUTS = 24
-_LARGE = 300
+# Cuts tried on networks of at most so many nodes; on larger ones a single one.
+_CUTS = ((64, 24), (300, 6))
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def find_bounds(network: Network, task: Task, model: Model) -> Bounds:
             REVERSED[task.collective], task.workers, task.payload_bytes, task.split, task.root
         )
         return find_bounds(network.reversed(), turned, model)
-    few = _MOST_CUTS if len(network.nodes) <= _LARGE else 1
+    few = next((cuts for nodes, cuts in _CUTS if len(network.nodes) <= nodes), 1)
     each = {"cut": _cut_us(network, task, few), "latency": _latency_us(network, task)}
     taken = task.chunks // len(task.workers) if task.collective == "all-to-all" else task.chunks
     if task.collective == "all-gather":

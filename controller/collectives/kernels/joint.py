@@ -121,6 +121,62 @@ def split_choices(
     return count
 
 
+@helper
+def choose_chunk(
+    lane: int,
+    copies: bool,
+    mode: int,
+    lanes: Lanes,
+    flags: Flags,
+    partials: Partials,
+    taken: Words,
+    score: Ints,
+    age: Ints,
+    spare: Words,
+    look: int,
+    dice: Words,
+) -> tuple[int, bool]:
+    """What an idle link sends, and whether it is a sum; −1 if there is nothing.
+
+    ``copies`` says whether there is a complete chunk for its destination.
+    """
+    if mode == SUMS_FIRST or not copies or (mode == EITHER and random_step(dice, 2) == 0):
+        chunk = send_sum(lane, lanes, flags, partials, age, spare, look)
+        if chunk >= 0:
+            return chunk, True
+    if not copies:
+        return -1, False
+    node = lanes[1][lane]
+    chunk = rarest(partials[0][lanes[0][lane]], taken[node], score, 0, look)
+    put(taken[node], chunk)
+    score[chunk] += 1
+    return chunk, False
+
+
+@helper
+def drop_option(
+    chunk: int, near: Ints, options: Ints, count: int, lanes: Lanes, full: Words
+) -> None:
+    """One choice less for the links that could have brought the same chunk."""
+    for k in range(count):
+        options[k] -= has(full[lanes[0][near[k]]], chunk)
+
+
+@helper
+def begin_turn(flags: Flags, turns: Ints) -> int:
+    """Take the nodes that are to be looked at over into ``turns``; return their number.
+
+    What is touched while they are looked at comes in the next turn of the same moment: a
+    partial sum that leaves may free others at once.
+    """
+    touches = int(flags[4][0])
+    for i in range(touches):
+        turns[i] = flags[3][i]
+        flags[2][turns[i]] = False
+    flags[4][0] = 0
+    return touches
+
+
 @kernel
 def joint(
     lanes: Lanes,
@@ -156,7 +212,7 @@ def joint(
     """
     nodes, words = taken.shape
     total = len(sends[0])
-    state = np.array([seed], dtype=np.uint64)
+    dice = np.array([seed], dtype=np.uint64)
     queue = make_queue(len(delays[0]), 2 * total + 1)
     flags = all_active(len(lanes[0]), nodes)
     latest = deadline - delays[0][delays[2]]
@@ -170,42 +226,29 @@ def joint(
     now = 0
     finish = 0
     while True:
-        # A partial sum that leaves may free others at the same moment.
-        while flags[4][0]:
-            touches = flags[4][0]
-            turns[:touches] = flags[3][:touches]
-            flags[4][0] = 0
-            turn = random_step(state, touches)
-            for i in range(touches):
-                flags[2][turns[i]] = False
-            for i in range(touches):
-                node = turns[(i + turn) % touches]
-                choices = split_choices(node, now, lanes, flags, full, taken, latest, near, options)
-                while choices:
-                    lane = take_fewest(near, options, choices)
-                    choices -= 1
-                    copies = options[choices] > 0
-                    chunk = -1
-                    if (
-                        mode == SUMS_FIRST
-                        or not copies
-                        or (mode == EITHER and random_step(state, 2) == 0)
-                    ):
-                        chunk = send_sum(lane, lanes, flags, partials, age, spare, look)
-                    adding = chunk >= 0
-                    if not adding:
-                        if not copies:
-                            continue
-                        chunk = rarest(full[lanes[0][lane]], taken[node], score, 0, look)
-                        put(taken[node], chunk)
-                        score[chunk] += 1
-                        for k in range(choices):
-                            options[k] -= has(full[lanes[0][near[k]]], chunk)
-                    adds[count] = adding
-                    flags[0][lane] = False
-                    start_send(queue, delays, sends, count, lane, chunk, now)
-                    finish = max(finish, now + delays[0][delays[2][lane]])
-                    count += 1
+        touches = begin_turn(flags, turns)
+        turn = random_step(dice, max(touches, 1))
+        for i in range(touches):
+            node = turns[(i + turn) % touches]
+            choices = split_choices(node, now, lanes, flags, full, taken, latest, near, options)
+            while choices:
+                lane = take_fewest(near, options, choices)
+                choices -= 1
+                copies = options[choices] > 0
+                chunk, adding = choose_chunk(
+                    lane, copies, mode, lanes, flags, partials, taken, score, age, spare, look, dice
+                )
+                if chunk < 0:
+                    continue
+                if not adding:
+                    drop_option(chunk, near, options, choices, lanes, full)
+                adds[count] = adding
+                flags[0][lane] = False
+                start_send(queue, delays, sends, count, lane, chunk, now)
+                finish = max(finish, now + delays[0][delays[2][lane]])
+                count += 1
+        if flags[4][0]:
+            continue
         if count == total:
             return finish
         now = next_time(queue)

@@ -6,15 +6,15 @@ not fit now is woken when it does. All-gather and its like are the case without 
 
 import numpy as np
 
-from controller.collectives.kernels.bits import Words, has, put, random_step, rarest
+from controller.collectives.kernels.bits import Words, put, random_step
 from controller.collectives.kernels.compiled import helper, kernel
 from controller.collectives.kernels.gather import Sends
 from controller.collectives.kernels.joint import (
-    EITHER,
-    SUMS_FIRST,
     Partials,
+    begin_turn,
+    choose_chunk,
+    drop_option,
     report,
-    send_sum,
     split_choices,
 )
 from controller.collectives.kernels.lanes import (
@@ -98,6 +98,14 @@ def sum_waits(partials: Partials, lanes: Lanes, lane: int) -> bool:
 
 
 @helper
+def wake_at(heap: Heap, woken: Truths, lane: int, time: int, total: int) -> None:
+    """Look at a lane again at some time, unless it is woken earlier anyway."""
+    if not woken[lane]:
+        woken[lane] = True
+        push(heap, time, total + lane)
+
+
+@helper
 def settle_ported(
     event: int,
     lanes: Lanes,
@@ -156,7 +164,7 @@ def ported(
     """
     nodes, words = taken.shape
     total = len(sends[0])
-    state = np.array([seed], dtype=np.uint64)
+    dice = np.array([seed], dtype=np.uint64)
     events = total + len(size) + 1
     heap = (np.zeros(events, np.int64), np.zeros(events, np.int64), np.zeros(1, np.int64))
     uses = (total + 1) * (np.max(hops[0][1:] - hops[0][:-1]))
@@ -181,56 +189,39 @@ def ported(
     now = 0
     finish = 0
     while True:
-        while flags[4][0]:
-            touches = flags[4][0]
-            turns[:touches] = flags[3][:touches]
-            flags[4][0] = 0
-            turn = random_step(state, touches)
-            for i in range(touches):
-                flags[2][turns[i]] = False
-            for i in range(touches):
-                node = turns[(i + turn) % touches]
-                choices = split_choices(node, now, lanes, flags, full, taken, latest, near, options)
-                while choices:
-                    lane = take_fewest(near, options, choices)
-                    choices -= 1
-                    copies = options[choices] > 0
-                    if not copies and not sum_waits(partials, lanes, lane):
-                        continue
-                    free = fits_from(reserved, hops, extra, lane, now, size[lane])
-                    if free > now:
-                        if not woken[lane]:
-                            woken[lane] = True
-                            push(heap, free, total + lane)
-                        continue
-                    chunk = -1
-                    if (
-                        mode == SUMS_FIRST
-                        or not copies
-                        or (mode == EITHER and random_step(state, 2) == 0)
-                    ):
-                        chunk = send_sum(lane, lanes, flags, partials, age, spare, look)
-                    adding = chunk >= 0
-                    if not adding:
-                        chunk = rarest(full[lanes[0][lane]], taken[node], score, 0, look)
-                        put(taken[node], chunk)
-                        score[chunk] += 1
-                        for k in range(choices):
-                            options[k] -= has(full[lanes[0][near[k]]], chunk)
-                    adds[count] = adding
-                    sends[0][count] = lane
-                    sends[1][count] = chunk
-                    sends[2][count] = now
-                    for j in range(hops[0][lane], hops[0][lane + 1]):
-                        reserve(
-                            reserved, hops[1][j], now + hops[2][j], size[lane] + extra[j], least
-                        )
-                    push(heap, now + travel[lane], count)
-                    if not woken[lane]:
-                        woken[lane] = True
-                        push(heap, now + size[lane], total + lane)
-                    finish = max(finish, now + travel[lane])
-                    count += 1
+        touches = begin_turn(flags, turns)
+        turn = random_step(dice, max(touches, 1))
+        for i in range(touches):
+            node = turns[(i + turn) % touches]
+            choices = split_choices(node, now, lanes, flags, full, taken, latest, near, options)
+            while choices:
+                lane = take_fewest(near, options, choices)
+                choices -= 1
+                copies = options[choices] > 0
+                if not copies and not sum_waits(partials, lanes, lane):
+                    continue
+                free = fits_from(reserved, hops, extra, lane, now, size[lane])
+                if free > now:
+                    wake_at(heap, woken, lane, free, total)
+                    continue
+                chunk, adding = choose_chunk(
+                    lane, copies, mode, lanes, flags, partials, taken, score, age, spare, look, dice
+                )
+                if not adding:
+                    drop_option(chunk, near, options, choices, lanes, full)
+                adds[count] = adding
+                sends[0][count] = lane
+                sends[1][count] = chunk
+                sends[2][count] = now
+                for j in range(hops[0][lane], hops[0][lane + 1]):
+                    length = size[lane] + extra[j]
+                    reserve(reserved, hops[1][j], now + hops[2][j], length, least)
+                push(heap, now + travel[lane], count)
+                wake_at(heap, woken, lane, now + size[lane], total)
+                finish = max(finish, now + travel[lane])
+                count += 1
+        if flags[4][0]:
+            continue
         if count == total:
             return finish
         if heap[2][0] == 0:
