@@ -198,7 +198,7 @@ def _print(choice: Choice, notes: tuple[str, ...], folder: Path) -> None:
             f"{row['over_bound']:.3f}",
             str(row["sends"]),
             f"{row['cpu_s']:.2f}",
-            "valid" if row["valid"] else row["faults"][0],
+            "valid" if row["valid"] else "FAULTY",
         )
     console = Console(highlight=False)
     console.print(table)

@@ -42,10 +42,11 @@ def innetwork_names(network: Network, task: Task) -> tuple[str, ...]:
 
 
 def innetwork_schedules(network: Network, task: Task, model: Model, name: str) -> list[Schedule]:
-    """Schedules by one of these algorithms: one for each hub worth trying."""
+    """Schedules by one of these algorithms: one for each hub or order worth trying."""
     trees = _Trees(network)
     if name == PAPER:
-        return [_timed(network, task, model, _rows_paper(trees, task), name)]
+        both = [_rows_paper(trees, task, nearest_first=near) for near in (True, False)]
+        return [_timed(network, task, model, rows, name) for rows in both]
     if task.collective != "all-reduce":
         return [_timed(network, task, model, _rows_rooted(trees, task), name)]
     found = [_timed(network, task, model, _rows_reduce_first(trees, task), name)]
@@ -181,17 +182,24 @@ def _rows_reduce_first(trees: _Trees, task: Task) -> list[Row]:
     return rows
 
 
-def _rows_paper(trees: _Trees, task: Task) -> list[Row]:
-    """Everybody's stream to the edge of all others; each edge hands its island one sum."""
+def _rows_paper(trees: _Trees, task: Task, *, nearest_first: bool) -> list[Row]:
+    """Everybody's stream to the edge of all others; each edge hands its island one sum.
+
+    Trees overlap, so workers send one after the other where they do: each its whole stream,
+    in the order of how far its farthest edge is.
+    """
     edges = _edges(trees.network)
-    rows: list[Row] = []
-    for chunk in range(task.chunks):
-        for worker in task.workers:
-            targets = [edges[w] for w in task.workers if w != worker]
-            rows += [(way, chunk, True) for way in trees.spread(worker, targets)]
-        for worker in task.workers:
-            down = trees.path(edges[worker], worker)
-            rows.append((path_way(trees.network, down), chunk, True))
+    spread = {
+        worker: trees.spread(worker, [edges[w] for w in task.workers if w != worker])
+        for worker in task.workers
+    }
+    reach_ps = {w: max(ps for way in ways for _, ps in way.targets) for w, ways in spread.items()}
+    order = sorted(task.workers, key=lambda w: reach_ps[w], reverse=not nearest_first)
+    rows: list[Row] = [
+        (way, chunk, True) for w in order for chunk in range(task.chunks) for way in spread[w]
+    ]
+    down = {w: path_way(trees.network, trees.path(edges[w], w)) for w in task.workers}
+    rows += [(down[w], chunk, True) for chunk in range(task.chunks) for w in task.workers]
     return rows
 
 

@@ -101,12 +101,16 @@ def time_sends(
         np.zeros(1, dtype=np.int64),
     )
     least = int(np.min(duration))
+    # A value may only change once all have left that earlier sends of the list take.
+    read = np.full(held.shape, -1, dtype=np.int64)
     for i in range(len(route)):
         way, item = route[i], chunk[i]
         length = duration[way]
         time = np.int64(0)
         for j in range(sources[0][way], sources[0][way + 1]):
             time = max(time, held[sources[1][j], item] - sources[2][j])
+        for j in range(targets[0][way], targets[0][way + 1]):
+            time = max(time, read[targets[1][j], item] + 1 - targets[2][j] - length)
         settled = False
         while not settled:
             settled = True
@@ -117,6 +121,9 @@ def time_sends(
                     time += found - wish
                     settled = False
         start[i] = time
+        for j in range(sources[0][way], sources[0][way + 1]):
+            node = sources[1][j]
+            read[node, item] = max(read[node, item], time + sources[2][j])
         for j in range(hops[0][way], hops[0][way + 1]):
             reserve(reserved, hops[1][j], time + hops[2][j], length + hop_extra[j], least)
         for j in range(targets[0][way], targets[0][way + 1]):
