@@ -25,8 +25,9 @@ from testbed.progress import Step
 
 COLLECTIVES_DIR = "collectives"
 
-# Beyond this a file would be hundreds of megabytes.
+# Beyond this files would be hundreds of megabytes; a step of XML takes 300 bytes.
 _MAX_WRITTEN_SENDS = 1_000_000
+_MAX_XML_SENDS = 100_000
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,8 @@ def _write(folder: Path, schedule: Schedule) -> tuple[list[Path], tuple[str, ...
         xml = folder / "schedule.xml"
         xml.unlink(missing_ok=True)
         try:
+            if schedule.sends > _MAX_XML_SENDS:
+                raise InputError(f"{schedule.sends} sends are more than {_MAX_XML_SENDS}")
             xml.write_text(write_msccl(to_algorithm(schedule)))
             files.append(xml)
         except InputError as error:
