@@ -23,6 +23,7 @@ from controller.collectives.check import check_schedule
 from controller.collectives.choose import Choice, choose
 from controller.collectives.generators import DEFAULT_RATE, star
 from controller.collectives.network import LinkSpec, Network, Node, make_network
+from controller.collectives.reducing import STYLES
 from controller.collectives.schedule import Model, Schedule
 from controller.collectives.sources import load_network
 from controller.collectives.synthesis import Effort, Synthesis, synthesise
@@ -108,7 +109,7 @@ def all_reduces(gathered: dict[str, float]) -> list[dict[str, Any]]:
     for topology in JOINT:
         if topology not in gathered:
             gathered[topology] = measure(topology, "all-gather", 1, Effort()).schedule.time_us
-        row = row_of(topology, measure(topology, "all-reduce", 8, Effort(attempts=2)))
+        row = row_of(topology, measure(topology, "all-reduce", 8, Effort(attempts=3)))
         row["gain"] = round(2 * gathered[topology] / row["time_us"], 3)
         rows.append(show(row))
     return rows
@@ -209,9 +210,9 @@ def sweep(count: int) -> dict[str, Any]:
         network = random_network(seed)
         faults: list[str] = []
         for collective, collected in ratios.items():
-            chunks = 4 * len(network.workers)
+            chunks = (4 if collective == "all-gather" else 16) * len(network.workers)
             task = make_task(network, collective, 1 << 26, chunks=chunks)
-            found = synthesise(network, task, "pipelined", Effort(attempts=8))
+            found = synthesise(network, task, "pipelined", Effort(attempts=len(STYLES) + 1))
             faults += check_schedule(found.schedule)
             collected.append(found.over_bound)
         valid += not faults
@@ -238,7 +239,7 @@ def main() -> int:
     quick = parser.parse_args().quick
     began = time.process_time()
     for collective in ("all-gather", "all-reduce"):
-        measure("mesh:4x4", collective, 1, Effort(attempts=8))
+        measure("mesh:4x4", collective, 1, Effort(attempts=len(STYLES) + 1))
     result: dict[str, Any] = {"compile_cpu_s": round(time.process_time() - began, 2)}
     result["rows"] = gathers()
     if not quick:

@@ -11,6 +11,7 @@ from controller.collectives.gathering import NO_DEADLINE, SYNTHESISED, delay_cla
 from controller.collectives.kernels.bits import pack
 from controller.collectives.kernels.joint import COPIES_FIRST, EITHER, SUMS_FIRST, joint
 from controller.collectives.kernels.lanes import arrange
+from controller.collectives.kernels.packing import pack_trees
 from controller.collectives.network import Floats, Ints, Network
 from controller.collectives.routes import Routes, lightest_links, send_weights
 from controller.collectives.schedule import Model, Schedule
@@ -18,6 +19,10 @@ from controller.collectives.task import Task
 
 _LOOK = 64
 _WAVE = 1 << 20
+# Pairs of trees that are packed, roots tried for each, and by how much a used link gets dearer.
+_MOST_PAIRS = 256
+_ROOTS_TRIED = 40
+_STEEPNESS = 0.2
 
 
 @dataclass(frozen=True)
@@ -29,22 +34,27 @@ class Style:
     mode
         Sums first, copies first, or either.
     waves
-        Whether the chunks of earlier waves go first, a wave being one chunk per root.
+        Whether the chunks of earlier waves go first, a wave being one chunk per worker.
+    packed
+        Whether roots and the trees of sums are chosen so that the busiest link is least busy;
+        otherwise every worker is the root of as many chunks, and sums go any shortest way.
     """
 
     mode: int
     waves: bool
+    packed: bool = False
 
 
 STYLES = (
     Style(SUMS_FIRST, waves=False),
+    Style(SUMS_FIRST, waves=False, packed=True),
     Style(EITHER, waves=True),
+    Style(EITHER, waves=False, packed=True),
     Style(EITHER, waves=False),
     Style(SUMS_FIRST, waves=True),
     Style(COPIES_FIRST, waves=True),
-    Style(COPIES_FIRST, waves=False),
 )
-"""In the order of what has been best on meshes."""
+"""In the order of what has been best on meshes and random graphs, in turn."""
 
 
 def joint_schedule(
@@ -73,8 +83,11 @@ def joint_schedule(
         Of the order among equals.
     """
     nodes, chunks = len(network.nodes), task.chunks
-    root = _roots(task, np.random.default_rng(seed))
-    nearer = _nearer(network, routes, task, root)
+    if style.packed:
+        root, nearer = _packed(network, routes, task, seed)
+    else:
+        root = _roots(task, np.random.default_rng(seed))
+        nearer = _nearer(network, routes, task, root)
     need = np.zeros((nodes, chunks), dtype=np.int32)
     np.add.at(need, routes.target, nearer)
     ready = need == 0
@@ -109,6 +122,29 @@ def _roots(task: Task, rng: np.random.Generator) -> Ints:
     """Root per chunk: in each wave every worker once, in random order."""
     waves = [rng.permutation(task.workers) for _ in range(task.split)]
     return np.concatenate(waves).astype(np.int64)
+
+
+def _packed(
+    network: Network, routes: Routes, task: Task, seed: int
+) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Roots by the load, and the links of the trees of sums, shape (routes, chunks)."""
+    nodes, pairs = len(network.nodes), min(task.chunks, _MOST_PAIRS)
+    root = np.zeros(pairs, dtype=np.int64)
+    up, down = (np.zeros((pairs, nodes), dtype=np.int64) for _ in range(2))
+    pack_trees(
+        arrange(routes.source, routes.target, nodes),
+        routes.byte_ps / routes.byte_ps.max(),
+        _STEEPNESS,
+        _ROOTS_TRIED,
+        seed + 1,
+        root,
+        up,
+        down,
+    )
+    turn = np.arange(task.chunks) % pairs
+    nearer = np.zeros((routes.count + 1, task.chunks), dtype=np.bool_)
+    nearer[up[turn], np.arange(task.chunks)[:, None]] = True
+    return root[turn], nearer[:-1]
 
 
 def _nearer(network: Network, routes: Routes, task: Task, root: Ints) -> npt.NDArray[np.bool_]:

@@ -33,6 +33,8 @@ from controller.collectives.task import REVERSED, Task
 
 _LOOK = 64
 _WAVE = 1 << 20
+# Packed trees do not know that lanes share links.
+_STYLES = tuple(style for style in STYLES if not style.packed)
 
 
 def synthesise_switched(network: Network, task: Task, model: Model, effort: Effort) -> Synthesis:
@@ -60,10 +62,10 @@ def synthesise_switched(network: Network, task: Task, model: Model, effort: Effo
                 network,
                 task,
                 model,
-                lambda part: make(part, STYLES[0], NO_DEADLINE),
+                lambda part: make(part, _STYLES[0], NO_DEADLINE),
                 SYNTHESISED,
             )
-        return make(task, STYLES[turn // 2 % len(STYLES)], deadline_ps)
+        return make(task, _STYLES[turn // 2 % len(_STYLES)], deadline_ps)
 
     best, tried = search(attempt, bound_ps, effort)
     return Synthesis(best, bounds, tried, time.process_time() - began)

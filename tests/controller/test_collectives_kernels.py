@@ -17,6 +17,7 @@ from controller.collectives.kernels.bits import (
 )
 from controller.collectives.kernels.events import make_queue, next_time, pop_event, push_event
 from controller.collectives.kernels.lanes import arrange, take_fewest
+from controller.collectives.kernels.packing import pack_trees
 from controller.collectives.kernels.ported import pop, push
 from controller.collectives.kernels.timing import earliest, reserve
 
@@ -123,6 +124,30 @@ def test_a_link_is_reserved_as_early_as_it_is_free(wishes: list[tuple[int, int]]
         assert found == expected
         busy |= set(range(found, found + length))
         reserve(reserved, 0, found, length, 2)
+
+
+def test_trees_avoid_the_slow_way_in() -> None:
+    # A ring one way round with one slow link, 3→0: who sits at its end must not be passed.
+    source, destination = np.array([0, 1, 2, 3]), np.array([1, 2, 3, 0])
+    root = np.zeros(20, dtype=np.int64)
+    up, down = np.zeros((20, 4), dtype=np.int64), np.zeros((20, 4), dtype=np.int64)
+    busy = np.array([0.1, 0.1, 0.1, 1.0])
+    pack_trees(arrange(source, destination, 4), busy, 0.2, 4, 1, root, up, down)
+    assert set(root.tolist()) <= {0, 3}
+    for sums, copies in zip(up, down, strict=True):
+        assert [*sums, *copies].count(3) == 1
+
+
+def test_trees_share_equal_links() -> None:
+    # Both ways round a ring of four: no link may be in every tree.
+    source = np.array([0, 1, 2, 3, 1, 2, 3, 0])
+    destination = np.array([1, 2, 3, 0, 0, 1, 2, 3])
+    root = np.zeros(64, dtype=np.int64)
+    up, down = np.zeros((64, 4), dtype=np.int64), np.zeros((64, 4), dtype=np.int64)
+    pack_trees(arrange(source, destination, 4), np.ones(8), 0.2, 4, 1, root, up, down)
+    used = np.bincount(np.concatenate([up[up >= 0], down[down >= 0]]), minlength=8)
+    assert used.sum() == 64 * 6
+    assert used.max() < 1.2 * used.mean()
 
 
 def test_links_are_arranged_by_either_end() -> None:

@@ -19,7 +19,7 @@ def ones(word: np.uint64) -> int:
     low = word & np.uint64(0x3333333333333333)
     word = low + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return int((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+    return int(np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56)))
 
 
 @helper
@@ -100,7 +100,8 @@ def random_step(state: Words, below: int) -> int:
     x ^= x << np.uint64(25)
     x ^= x >> np.uint64(27)
     state[0] = x
-    return int(((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33)) % np.uint64(below))
+    product = (x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33)
+    return int(np.int64(product % np.uint64(below)))
 
 
 def pack(table: npt.NDArray[np.bool_]) -> Words:
