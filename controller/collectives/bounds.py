@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import dijkstra
 from controller.collectives.cuts import least_cut, weakest, worst_gather
 from controller.collectives.network import PS_PER_US, Floats, Ints, Network
 from controller.collectives.routes import lightest_links
-from controller.collectives.schedule import Model
+from controller.collectives.schedule import ROUNDING_PS, Model
 from controller.collectives.task import REVERSED, Task
 
 # Cuts tried on networks of at most so many nodes; on larger ones a single one.
@@ -134,7 +134,7 @@ def _latency_us(network: Network, task: Task) -> float:
 def _ports_us(network: Network, task: Task, model: Model, chunks: int) -> float:
     """Least t with Σ ⌊(t − o) / τ⌋ ≥ chunks over the links into a worker; the worst worker."""
     small = task.payload_bytes // (task.parts * task.split)
-    size_ps = np.maximum(np.floor(network.byte_ps * small), 1.0)
+    size_ps = np.maximum(np.floor(network.byte_ps * small + ROUNDING_PS), 1.0)
     first_ps = _first_byte_ps(network)
     step_ps = size_ps + (network.latency_ps if model == "occupancy" else 0)
     offset_ps = first_ps + (0 if model == "occupancy" else network.latency_ps)

@@ -18,6 +18,10 @@ arrives after α + β·m. ``occupancy``: it is held for α + β·m, as the publi
 (Won et al., arXiv 2304.05301) counts it."""
 
 
+ROUNDING_PS = 1e-3
+"""A time that is less than this above a whole picosecond is that picosecond."""
+
+
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """Sends, in no particular order.
@@ -90,8 +94,14 @@ class Schedule:
 
 
 def chunk_times(routes: Routes, chunk_bytes: int) -> Ints:
-    """Transmission time of a chunk on each route, in whole picoseconds, shape (routes,)."""
-    times: Ints = np.maximum(np.rint(routes.byte_ps * chunk_bytes), 1).astype(np.int64)
+    """Transmission time of a chunk on each route, in whole picoseconds, shape (routes,).
+
+    Rounded up, so that no schedule is faster than the rates allow; `ROUNDING_PS` keeps the
+    rounding of floating point out of it.
+    """
+    times: Ints = np.maximum(np.ceil(routes.byte_ps * chunk_bytes - ROUNDING_PS), 1).astype(
+        np.int64
+    )
     return times
 
 
