@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from controller.collectives.bounds import find_bounds
 from controller.collectives.composed import composed_schedule
 from controller.collectives.gathering import NO_DEADLINE, SYNTHESISED
 from controller.collectives.kernels.bits import pack
-from controller.collectives.kernels.lanes import arrange
+from controller.collectives.kernels.lanes import Truths, arrange
 from controller.collectives.kernels.ported import ported
 from controller.collectives.network import PS_PER_US, Ints, Network
 from controller.collectives.reducing import STYLES, Style
@@ -133,61 +133,89 @@ def ported_schedule(
             seed=seed,
         )
         return backwards(made, network, task) if made else None
-    rng = np.random.default_rng(seed)
     nodes, chunks = len(network.nodes), task.chunks
-    order = rng.permutation(chunks)
-    begins, wanted = task.begins(nodes), task.ends(nodes)
-    nearer = np.zeros((lanes.count, chunks), dtype=np.bool_)
-    need = np.zeros((nodes, chunks), dtype=np.int32)
-    ready = np.zeros((nodes, chunks), dtype=np.bool_)
-    root = np.full(chunks, -1, dtype=np.int64)
-    waves = np.zeros(-(-chunks // 64) * 64, dtype=np.int64)
-    sends = int((wanted & ~begins).sum())
-    if task.collective == "all-reduce":
-        order = np.arange(chunks)
-        root = np.concatenate([rng.permutation(task.workers) for _ in range(task.split)])
-        nearer = _nearer(lanes, task, root, nodes)
-        np.add.at(need, lanes.target, nearer)
-        ready[list(task.workers)] = need[list(task.workers)] == 0
-        begins = np.zeros((nodes, chunks), dtype=np.bool_)
-        wanted = np.ones((nodes, chunks), dtype=np.bool_)
-        wanted[root, np.arange(chunks)] = False
-        waves = np.arange(len(waves)) // len(task.workers) * (_WAVE if style.waves else 0)
-        sends = 2 * chunks * (len(task.workers) - 1)
-    taken = pack((begins | ~wanted)[:, order])
+    start = _start(network, lanes, task, np.random.default_rng(seed))
+    taken = pack(start.taken)
     if chunks % 64:
         taken[:, -1] |= ~np.uint64((1 << (chunks % 64)) - 1)
     size = chunk_times(lanes, task.chunk_bytes)
-    held = network.latency_ps[lanes.hops.values] * (model == "occupancy")
-    lane, chunk, start = (np.zeros(sends, dtype=np.int64) for _ in range(3))
-    adds = np.zeros(sends, dtype=np.bool_)
+    lane, chunk, start_ps = (np.zeros(start.sends, dtype=np.int64) for _ in range(3))
+    adds = np.zeros(start.sends, dtype=np.bool_)
     finish = ported(
         arrange(lanes.source, lanes.target, nodes),
         (lanes.hops.first, lanes.hops.values, lanes.hop_ps),
-        held,
+        network.latency_ps[lanes.hops.values] * (model == "occupancy"),
         size,
         size + lanes.latency_ps,
         network.links,
-        (pack(begins[:, order]), pack(ready), pack(nearer), need, root),
+        (pack(start.full), pack(start.ready), pack(start.nearer), start.need, start.root),
         taken,
-        waves,
+        np.arange(taken.shape[1] * 64) // len(task.workers) * (_WAVE if style.waves else 0),
         style.mode,
         deadline_ps,
         seed + 1,
         _LOOK,
-        (lane, chunk, start),
+        (lane, chunk, start_ps),
         adds,
     )
     if finish < 0:
         return None
-    return Schedule(network, task, model, SYNTHESISED, lanes, lane, order[chunk], start, adds)
+    chunk = start.order[chunk]
+    return Schedule(network, task, model, SYNTHESISED, lanes, lane, chunk, start_ps, adds)
 
 
-def _nearer(lanes: Routes, task: Task, root: Ints, nodes: int) -> npt.NDArray[np.bool_]:
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """Where a search begins: see `Partials`; chunks are renumbered by ``order``."""
+
+    order: Ints
+    full: Truths
+    taken: Truths
+    ready: Truths
+    nearer: Truths
+    need: npt.NDArray[np.int32]
+    root: Ints
+    sends: int
+
+
+def _start(network: Network, lanes: Routes, task: Task, rng: np.random.Generator) -> _Start:
+    nodes, chunks = len(network.nodes), task.chunks
+    none = np.zeros((nodes, chunks), dtype=np.bool_)
+    need = np.zeros((nodes, chunks), dtype=np.int32)
+    if task.collective != "all-reduce":
+        order = rng.permutation(chunks)
+        begins, wanted = task.begins(nodes)[:, order], task.ends(nodes)[:, order]
+        return _Start(
+            order=order,
+            full=begins,
+            taken=begins | ~wanted,
+            ready=none,
+            nearer=np.zeros((lanes.count, chunks), dtype=np.bool_),
+            need=need,
+            root=np.full(chunks, -1, dtype=np.int64),
+            sends=int((wanted & ~begins).sum()),
+        )
+    root = np.concatenate([rng.permutation(task.workers) for _ in range(task.split)])
+    nearer = _nearer(lanes, task, root, nodes)
+    np.add.at(need, lanes.target, nearer)
+    works = np.array([node.worker for node in network.nodes])
+    return _Start(
+        order=np.arange(chunks),
+        full=none,
+        taken=np.arange(nodes)[:, None] == root,
+        ready=(need == 0) & works[:, None],
+        nearer=nearer,
+        need=need,
+        root=root,
+        sends=2 * chunks * (len(task.workers) - 1),
+    )
+
+
+def _nearer(lanes: Routes, task: Task, root: Ints, nodes: int) -> Truths:
     """Whether each lane leads nearer to the root of each chunk, shape (lanes, chunks)."""
     weights = (chunk_times(lanes, task.chunk_bytes) + lanes.latency_ps).astype(np.float64)
     back = csr_array((weights, (lanes.target, lanes.source)), shape=(nodes, nodes))
     away = np.rint(np.atleast_2d(dijkstra(back, indices=list(task.workers)))).T
     away = away[:, np.searchsorted(np.array(task.workers), root)]
-    closer: npt.NDArray[np.bool_] = away[lanes.target] < away[lanes.source]
+    closer: Truths = away[lanes.target] < away[lanes.source]
     return closer
