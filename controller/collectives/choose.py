@@ -13,7 +13,7 @@ from controller.collectives.network import Network
 from controller.collectives.schedule import Model, Schedule
 from controller.collectives.switched import synthesise_switched
 from controller.collectives.synthesis import Effort, synthesise
-from controller.collectives.task import Task, with_chunks
+from controller.collectives.task import Task, too_many, with_chunks
 from testbed.errors import InputError, suggestion
 
 AUTO = "auto"
@@ -173,13 +173,16 @@ def _splits(task: Task, most_sends: int) -> Iterator[Task]:
     split = 1
     most = _MAX_SINGLE_SPLIT if task.parts == 1 else _MAX_SPLIT
     while split <= most and split * task.parts <= task.payload_bytes:
-        if split > 1 and _sends(task, split) > most_sends:
+        cut = replace(task, split=split)
+        if split > 1 and (too_many(cut) or _sends(cut) > most_sends):
             break
         yield with_chunks(task, split * task.parts)
         split *= 2
 
 
-def _sends(task: Task, split: int) -> int:
+def _sends(task: Task) -> int:
+    """About how many sends a schedule has."""
+    if task.collective == "all-to-all":
+        return task.chunks
     others = len(task.workers) - 1
-    each = 2 * others if task.collective == "all-reduce" else others
-    return task.parts * split * each
+    return task.chunks * (2 * others if task.collective == "all-reduce" else others)

@@ -21,6 +21,8 @@ REVERSED: dict[str, Collective] = {"reduce-scatter": "all-gather", "reduce": "br
 """A schedule of the left one is one of the right one on the reversed network, run backwards."""
 
 _MAX_CHUNKS = 1 << 16
+# Of sends, and of cells in the tables of who holds what: some gigabytes.
+_MAX_RECEIVED = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,16 @@ def with_chunks(task: Task, chunks: int) -> Task:
         )
     split = chunks // task.parts
     cut = Task(task.collective, task.workers, task.payload_bytes, split, task.root)
-    if cut.chunks > _MAX_CHUNKS:
-        raise InputError(f"chunks: {cut.chunks} are too many: at most {_MAX_CHUNKS}")
+    reason = too_many(cut)
+    if reason:
+        raise InputError(f"chunks: {reason}")
     return cut
+
+
+def too_many(task: Task) -> str:
+    """Why a task has more chunks than can be scheduled; empty if it has not."""
+    workers = len(task.workers)
+    most = min(_MAX_CHUNKS, _MAX_RECEIVED // workers)
+    if task.chunks <= most:
+        return ""
+    return f"{task.chunks} for {workers} workers are too many: at most {most}"

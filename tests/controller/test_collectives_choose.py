@@ -67,3 +67,10 @@ def test_what_is_not_tried_is_said() -> None:
     assert len(choice.outcomes) == 1
     assert "classic algorithms are not tried" in choice.notes[0]
     assert choose(star(3), make_task(star(3), "reduce", 99), "pipelined").notes == ()
+
+
+def test_splitting_stops_where_chunks_would_be_too_many() -> None:
+    network = star(40)
+    task = make_task(network, "all-to-all", 1 << 30)
+    choice = choose(network, task, "pipelined", algorithm="direct", effort=QUICK)
+    assert choice.best.schedule.task.chunks <= 1 << 16

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from made_collectives import line
 
+from controller.collectives.generators import star
 from controller.collectives.task import COLLECTIVES, make_task, with_chunks
 from testbed.errors import InputError
 
@@ -61,3 +62,8 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=message):
         make_task(line(3), collective, payload, chunks=chunks, root=root)
+
+
+def test_what_would_not_fit_into_memory_is_refused() -> None:
+    with pytest.raises(InputError, match="8192 for 8192 workers are too many: at most 4096"):
+        make_task(star(8192), "all-gather", 1 << 30)
