@@ -73,7 +73,7 @@ def row_of(topology: str, found: Synthesis) -> dict[str, Any]:
         "topology": topology,
         "nodes": len(found.schedule.task.workers),
         "time_us": found.schedule.time_us,
-        "bound_us": round(found.bounds.us, 3),
+        "bound_us": round(found.bounds.us, 6),
         "over_bound": round(found.over_bound, 4),
         "cpu_s": round(found.cpu_s, 4),
         "valid": not check_schedule(found.schedule),

@@ -134,7 +134,8 @@ def _latency_us(network: Network, task: Task) -> float:
 def _ports_us(network: Network, task: Task, model: Model, chunks: int) -> float:
     """Least t with Σ ⌊(t − o) / τ⌋ ≥ chunks over the links into a worker; the worst worker."""
     small = task.payload_bytes // (task.parts * task.split)
-    size_ps = np.maximum(np.floor(network.byte_ps * small + ROUNDING_PS), 1.0)
+    # Whole picoseconds, as schedules count them.
+    size_ps = np.maximum(np.ceil(network.byte_ps * small - ROUNDING_PS), 1.0)
     first_ps = _first_byte_ps(network)
     step_ps = size_ps + (network.latency_ps if model == "occupancy" else 0)
     offset_ps = first_ps + (0 if model == "occupancy" else network.latency_ps)
