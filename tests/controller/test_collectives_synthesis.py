@@ -17,6 +17,7 @@ from controller.collectives.schedule import Model, Schedule
 from controller.collectives.switched import synthesise_switched
 from controller.collectives.synthesis import Effort, synthesise
 from controller.collectives.task import COLLECTIVES, make_task
+from controller.collectives.transfers import retimed
 from testbed.topology import load_topology
 
 GIB = 1 << 30
@@ -129,6 +130,9 @@ def test_a_link_is_free_while_its_chunk_is_under_way() -> None:
     assert check_schedule(replace(held, model="pipelined")) == []
     assert check_schedule(replace(free, model="occupancy"))
     assert held.time_us > 1.4 * free.time_us
+    freed = retimed(held, "pipelined")
+    assert check_schedule(freed) == []
+    assert free.time_us <= freed.time_us < held.time_us
 
 
 def test_a_deadline_that_cannot_be_met_gives_nothing() -> None:

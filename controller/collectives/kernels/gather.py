@@ -85,21 +85,16 @@ def start_send(
 
 
 @helper
-def settle(
-    event: int, lanes: Lanes, flags: Flags, delays: Delays, sends: Sends, have: Words
-) -> None:
-    """Let a chunk arrive, or a link become free, or both."""
+def release(event: int, lanes: Lanes, flags: Flags, delays: Delays, sends: Sends) -> int:
+    """Free the link of an event if it is its time; return the send that arrives, or −1."""
     total = len(sends[0])
     arrives = event < total
     number = event if arrives else event - total
     lane = sends[0][number]
-    node = lanes[1][lane]
     if not arrives or delays[1][lane] == delays[2][lane]:
         flags[0][lane] = True
-        touch(flags, lane, node)
-    if arrives:
-        put(have[node], sends[1][number])
-        wake_onward(lanes, flags, node)
+        touch(flags, lane, lanes[1][lane])
+    return number if arrives else -1
 
 
 @kernel
@@ -171,4 +166,8 @@ def gather(
         if now < 0:
             return -1
         while next_time(queue) == now:
-            settle(pop_event(queue), lanes, flags, delays, sends, have)
+            number = release(pop_event(queue), lanes, flags, delays, sends)
+            if number >= 0:
+                node = lanes[1][sends[0][number]]
+                put(have[node], sends[1][number])
+                wake_onward(lanes, flags, node)

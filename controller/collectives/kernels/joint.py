@@ -12,14 +12,13 @@ import numpy.typing as npt
 from controller.collectives.kernels.bits import Words, common, has, put, random_step, rarest
 from controller.collectives.kernels.compiled import helper, kernel
 from controller.collectives.kernels.events import make_queue, next_time, pop_event
-from controller.collectives.kernels.gather import Delays, Sends, start_send
+from controller.collectives.kernels.gather import Delays, Sends, release, start_send
 from controller.collectives.kernels.lanes import (
     Flags,
     Lanes,
     Truths,
     all_active,
     take_fewest,
-    touch,
     wake_onward,
 )
 from controller.collectives.network import Ints
@@ -69,31 +68,16 @@ def send_sum(
 
 
 @helper
-def settle_joint(
-    event: int,
-    lanes: Lanes,
-    flags: Flags,
-    delays: Delays,
-    sends: Sends,
-    adds: Truths,
-    partials: Partials,
+def arrive(
+    number: int, lanes: Lanes, flags: Flags, sends: Sends, adds: Truths, partials: Partials
 ) -> None:
-    """Let a sum or a copy arrive, or a link become free, or both."""
-    total = len(sends[0])
-    arrives = event < total
-    number = event if arrives else event - total
-    lane = sends[0][number]
-    node = lanes[1][lane]
-    if not arrives or delays[1][lane] == delays[2][lane]:
-        flags[0][lane] = True
-        touch(flags, lane, node)
-    if arrives:
-        chunk = sends[1][number]
-        if adds[number]:
-            report(node, chunk, lanes, flags, partials)
-        else:
-            put(partials[0][node], chunk)
-            wake_onward(lanes, flags, node)
+    """Let a sum or a copy arrive."""
+    node, chunk = lanes[1][sends[0][number]], sends[1][number]
+    if adds[number]:
+        report(node, chunk, lanes, flags, partials)
+    else:
+        put(partials[0][node], chunk)
+        wake_onward(lanes, flags, node)
 
 
 @helper
@@ -255,5 +239,6 @@ def joint(
         if now < 0:
             return -1
         while next_time(queue) == now:
-            event = pop_event(queue)
-            settle_joint(event, lanes, flags, delays, sends, adds, partials)
+            number = release(pop_event(queue), lanes, flags, delays, sends)
+            if number >= 0:
+                arrive(number, lanes, flags, sends, adds, partials)

@@ -6,15 +6,15 @@ not fit now is woken when it does. All-gather and its like are the case without 
 
 import numpy as np
 
-from controller.collectives.kernels.bits import Words, put, random_step
+from controller.collectives.kernels.bits import Words, random_step
 from controller.collectives.kernels.compiled import helper, kernel
 from controller.collectives.kernels.gather import Sends
 from controller.collectives.kernels.joint import (
     Partials,
+    arrive,
     begin_turn,
     choose_chunk,
     drop_option,
-    report,
     split_choices,
 )
 from controller.collectives.kernels.lanes import (
@@ -24,9 +24,8 @@ from controller.collectives.kernels.lanes import (
     all_active,
     take_fewest,
     touch,
-    wake_onward,
 )
-from controller.collectives.kernels.timing import Ends, Reserved, earliest, reserve
+from controller.collectives.kernels.timing import Ends, fits_from, reserve
 from controller.collectives.network import Ints
 
 Heap = tuple[Ints, Ints, Ints]
@@ -72,22 +71,6 @@ def pop(heap: Heap) -> int:
 
 
 @helper
-def fits_from(reserved: Reserved, hops: Ends, extra: Ints, lane: int, now: int, size: int) -> int:
-    """First moment, not before now, at which a send finds all its links free."""
-    time = now
-    settled = False
-    while not settled:
-        settled = True
-        for j in range(hops[0][lane], hops[0][lane + 1]):
-            wish = time + hops[2][j]
-            found = earliest(reserved, hops[1][j], wish, size + extra[j])
-            if found > wish:
-                time += found - wish
-                settled = False
-    return int(time)
-
-
-@helper
 def sum_waits(partials: Partials, lanes: Lanes, lane: int) -> bool:
     """Whether a partial sum could leave over a lane."""
     ready, nearer = partials[1], partials[2]
@@ -121,12 +104,7 @@ def settle_ported(
         woken[event - total] = False
         touch(flags, event - total, lanes[1][event - total])
         return
-    node, chunk = lanes[1][sends[0][event]], sends[1][event]
-    if adds[event]:
-        report(node, chunk, lanes, flags, partials)
-    else:
-        put(partials[0][node], chunk)
-        wake_onward(lanes, flags, node)
+    arrive(event, lanes, flags, sends, adds, partials)
 
 
 @kernel

@@ -30,6 +30,21 @@ def earliest(reserved: Reserved, link: int, time: int, length: int) -> int:
 
 
 @helper
+def fits_from(reserved: Reserved, hops: Ends, extra: Ints, way: int, time: int, size: int) -> int:
+    """First moment, not before ``time``, at which a send finds all links of its route free."""
+    settled = False
+    while not settled:
+        settled = True
+        for j in range(hops[0][way], hops[0][way + 1]):
+            wish = time + hops[2][j]
+            found = earliest(reserved, hops[1][j], wish, size + extra[j])
+            if found > wish:
+                time += found - wish
+                settled = False
+    return int(time)
+
+
+@helper
 def reserve(reserved: Reserved, link: int, time: int, length: int, least: int) -> None:
     """Take a link for an interval that is free; no later one is shorter than ``least``."""
     head, begin, end, following, used = reserved
@@ -105,21 +120,13 @@ def time_sends(
     read = np.full(held.shape, -1, dtype=np.int64)
     for i in range(len(route)):
         way, item = route[i], chunk[i]
-        length = duration[way]
-        time = np.int64(0)
+        length = int(duration[way])
+        time = 0
         for j in range(sources[0][way], sources[0][way + 1]):
             time = max(time, held[sources[1][j], item] - sources[2][j])
         for j in range(targets[0][way], targets[0][way + 1]):
             time = max(time, read[targets[1][j], item] + 1 - targets[2][j] - length)
-        settled = False
-        while not settled:
-            settled = True
-            for j in range(hops[0][way], hops[0][way + 1]):
-                wish = time + hops[2][j]
-                found = earliest(reserved, hops[1][j], wish, length + hop_extra[j])
-                if found > wish:
-                    time += found - wish
-                    settled = False
+        time = fits_from(reserved, hops, hop_extra, way, time, length)
         start[i] = time
         for j in range(sources[0][way], sources[0][way + 1]):
             node = sources[1][j]
