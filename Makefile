@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help variables setup experiment plan optimize compare loss
-.PHONY: bench-aggregator fuzz compare-uftp test lint clean distclean
+.PHONY: collective bench-aggregator bench-collectives fuzz compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -10,7 +10,7 @@ SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 
 # Each variable that is set becomes the option of its name; the shell quotes the value.
 export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES RATES CONFIG
-export FORMAT BUDGET DATAGRAMS
+export FORMAT BUDGET DATAGRAMS COLLECTIVE ALGORITHM MODEL CHUNKS ROOT
 # These by way of --set.
 SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
 	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US
@@ -43,6 +43,12 @@ COMPARE_OPTIONS = $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SEED_OPTION) $(BUDGET_OP
 LOSS_OPTIONS = $${SCHEDULE:+--schedule "$$SCHEDULE"} $${MEMORY:+--memory "$$MEMORY"} \
 	$(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) $(SEED_OPTION) $(FORMAT_OPTION) \
 	$(FORCE_OPTION) $(QUICK_OPTION)
+COLLECTIVE_OPTIONS = \
+	$${TOPOLOGY:+--topology "$$TOPOLOGY"} $${COLLECTIVE:+--collective "$$COLLECTIVE"} \
+	$${ALGORITHM:+--algorithm "$$ALGORITHM"} $${PAYLOAD:+--payload "$$PAYLOAD"} \
+	$${MODEL:+--model "$$MODEL"} $${CHUNKS:+--chunks "$$CHUNKS"} $${ROOT:+--root "$$ROOT"} \
+	$${MULTICAST:+--multicast "$$MULTICAST"} $${AGGREGATION:+--aggregation "$$AGGREGATION"} \
+	$(SEED_OPTION) $(BUDGET_OPTION) $(FORMAT_OPTION)
 
 # Runs modules of this clone in its environment. What root wrote here under sudo is handed to
 # the calling user afterwards, however the command ended.
@@ -62,6 +68,8 @@ make loss         run at several loss rates, with recovery and without; one tabl
 make bench-aggregator  measure how many Gbit/s one core receives, adds and sends on
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
 make compare-uftp measure uftp and our stream over the same lossy link
+make collective   schedule an all-reduce, all-gather, … on any topology; print a table
+make bench-collectives  measure the synthesiser against published figures
 make variables    list every config key with its values and default
 make test         run all tests
 make lint         check format, style and types
@@ -80,12 +88,17 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   PAYLOAD      bytes of one weight stream: 1.79GB, ...
   SCALE        divides rate, payload and memory alike
   SEED         seeds all randomness
-  TOPOLOGY     name, or a YAML file
+  TOPOLOGY     name, or a YAML file; collective: also .graphml, .csv, mesh:8x8, switch:8, ...
   TREES        how multicast trees are laid
   RATES        how senders pace: common, per-stream, unpaced; time-varying is planned only
   CONFIG       a published experiment, or a YAML file; the variables above override it
   FORCE        1 runs what the planner refuses
-  FORMAT       of plan, optimize, compare: table, or json: one object on the last line
+  COLLECTIVE   all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all
+  ALGORITHM    auto: the fastest; synthesised, ring, halving-doubling, hierarchical, ...
+  MODEL        of links: pipelined, or occupancy as in the published synthesiser
+  CHUNKS       pieces of the payload; 0 chooses
+  ROOT         of broadcast and reduce: name of a worker
+  FORMAT       of plan, optimize, compare, collective: table, or json: one object on the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
   DATAGRAMS    how many `make fuzz` feeds: 10000000 unless told
   QUICK        1 compares with a tenth of the payload and coarser sweeps
@@ -106,7 +119,7 @@ The last hop, from each switch to its island (other links: `impairments` of a CO
 Where they mean nothing they are not used: `make optimize` finds SCHEDULE and TREES itself, and
 `make compare` goes through MEMORY, MULTICAST and AGGREGATION. Plans are written to
 results/plans, searches to results/optimize, comparisons to results/compare, loss rates to
-results/loss.
+results/loss, schedules of collectives to results/collectives.
 Defaults, and the keys that only a CONFIG file takes: `make variables`.
 endef
 
@@ -140,6 +153,11 @@ fuzz: setup
 
 compare-uftp: setup
 	$(in_environment) run benchmarks.uftp
+collective: setup
+	$(in_environment) run experiments.cli collective $(COLLECTIVE_OPTIONS)
+
+bench-collectives: setup
+	$(in_environment) run benchmarks.collectives
 
 variables: setup
 	$(in_environment) run experiments.cli variables

@@ -190,6 +190,44 @@ def loss(
 
 
 @app.command()
+def collective(
+    topology: Annotated[str, typer.Option(help="Name, file, or mesh:8x8 and its like.")] = (
+        "nine-cities"
+    ),
+    collective: Annotated[str, typer.Option(help="all-reduce, all-gather, …")] = "all-reduce",
+    algorithm: Annotated[str, typer.Option(help="auto, synthesised, ring, …")] = "auto",
+    payload: Annotated[str, typer.Option(help="Bytes: 1.79GB, …")] = "1.79GB",
+    model: Annotated[str, typer.Option(help="pipelined, occupancy")] = "pipelined",
+    chunks: Annotated[int, typer.Option(help="Pieces of the payload; 0 chooses.", min=0)] = 0,
+    root: Annotated[str, typer.Option(help="Of broadcast and reduce: name of a worker.")] = "",
+    seed: Annotated[int, typer.Option(help="Of all choices among equals.")] = 1,
+    multicast: Annotated[str, typer.Option(help="on, off: switches copy streams.")] = "on",
+    aggregation: Annotated[str, typer.Option(help="on, off: switches add streams up.")] = "on",
+    budget: Budget = 30.0,
+    format_: Format = "table",
+    results: Results = DEFAULT_RESULTS,
+) -> int:
+    """Schedule a collective: synthesise it, time the classic algorithms, keep the fastest."""
+    as_json = _as_json(format_)
+    from experiments.collective import CollectiveRequest, collective_and_show
+
+    request = CollectiveRequest(
+        topology=topology,
+        collective=collective,
+        algorithm=algorithm,
+        payload=payload,
+        model=model,
+        chunks=chunks,
+        root=root,
+        seed=seed,
+        budget_s=budget,
+        multicast=_is_on("MULTICAST", multicast),
+        aggregation=_is_on("AGGREGATION", aggregation),
+    )
+    return collective_and_show(request, results, as_json=as_json)
+
+
+@app.command()
 def analyse(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
     """Work the records of a run out again: events, summary, plots."""
     from experiments.results import find_run
@@ -232,6 +270,13 @@ def _as_json(text: str) -> bool:
     if text not in _FORMATS:
         raise InputError(f'FORMAT: "{text}" is not valid: {suggestion(text, _FORMATS)}')
     return text == "json"
+
+
+def _is_on(name: str, text: str) -> bool:
+    """Read a switch."""
+    if text not in ("on", "off"):
+        raise InputError(f'{name}: "{text}" is not valid: write on or off')
+    return text == "on"
 
 
 def _analyse(run_dir: Path) -> int:

@@ -67,8 +67,8 @@ def make_topology(count: int, seed: int, *, regions: int | None = None) -> Topol
         Link(
             a=cities[a].code,
             b=cities[b].code,
-            delay_ms=_delay_ms(float(km[a, b])),
-            delay_back_ms=_delay_ms(float(km[a, b])),
+            delay_ms=fibre_delay_ms(float(km[a, b])),
+            delay_back_ms=fibre_delay_ms(float(km[a, b])),
             rate_gbps=_RATE_GBPS,
         )
         for a, b in pairs
@@ -85,7 +85,8 @@ def great_circles_km(places: Floats) -> Floats:
     return distances
 
 
-def _delay_ms(km: float) -> float:
+def fibre_delay_ms(km: float) -> float:
+    """One-way delay over a great circle of so many km, in fibre and with the usual detour."""
     return round(max(km * _DETOUR / _FIBRE_KM_PER_MS, 0.05), 3)
 
 

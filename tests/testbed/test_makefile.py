@@ -15,6 +15,7 @@ VARIABLES = (
     "SCHEDULE", "CLOCK", "MEMORY", "MULTICAST", "AGGREGATION", "ROUNDS", "PAYLOAD", "SCALE",
     "SEED", "TOPOLOGY", "TREES", "RATES", "CONFIG", "FORCE", "FORMAT", "BUDGET", "QUICK",
     "DATAGRAMS",
+    "COLLECTIVE", "ALGORITHM", "MODEL", "CHUNKS", "ROOT",
 )  # fmt: skip
 COMMON = {"PAYLOAD", "SCALE", "TOPOLOGY", "CONFIG"}
 RUN = {"SCHEDULE", "MEMORY", "MULTICAST", "AGGREGATION"}
@@ -24,6 +25,8 @@ USED = {
     "optimize": COMMON | {"MEMORY", "SEED", "BUDGET", "FORMAT"},
     "loss": COMMON
     | {"SCHEDULE", "MEMORY", "ROUNDS", "TREES", "RATES", "SEED", "FORMAT", "FORCE", "QUICK"},
+    "collective": {"TOPOLOGY", "COLLECTIVE", "ALGORITHM", "PAYLOAD", "MODEL", "CHUNKS", "ROOT"}
+    | {"MULTICAST", "AGGREGATION", "SEED", "BUDGET", "FORMAT"},
     "compare": COMMON | {"ROUNDS", "TREES", "RATES", "SEED", "BUDGET", "FORMAT", "FORCE", "QUICK"},
 }
 FLAGS = {"FORCE", "QUICK"}
@@ -154,7 +157,8 @@ def test_lint_stops_at_the_first_complaint(stub: Path) -> None:
 def test_help_names_every_target_and_variable(stub: Path) -> None:
     text = make(stub, "help").stdout
     assert text == make(stub).stdout
-    for target in (*USED, "setup", "fuzz", "compare-uftp", "test", "lint", "clean", "distclean"):
+    others = ("setup", "fuzz", "compare-uftp", "bench-aggregator", "bench-collectives")
+    for target in (*USED, *others, "test", "lint", "clean", "distclean"):
         assert f"make {target} " in text
     for variable in VARIABLES:
         assert f"\n  {variable} " in text

@@ -1,0 +1,1 @@
+"""Collectives: synthesis on a time-expanded network, classic algorithms, checker and bounds."""

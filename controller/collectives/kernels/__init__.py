@@ -1,0 +1,1 @@
+"""The inner loops: plain functions over arrays, compiled on first use."""
