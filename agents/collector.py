@@ -29,7 +29,6 @@ from agents.wire import (
 
 _LIVE_ROUNDS = 2
 _TYPE_AT = 3  # of the header's bytes
-_NO_IDLE_NS = 1000  # `wait` says when there is something to receive
 
 
 @dataclass
@@ -85,7 +84,7 @@ class Collector:
         self.socket = BurstReceiver(
             ("" if self._joins else own_ip, port),
             interface=interface_index(f"{ctx.code}-i") if self._joins else None,
-            idle_ns=_NO_IDLE_NS,
+            idle_ns=0,  # `wait` says when there is something to receive
         )
         layout = ctx.layout
         self._tables = [Table(layout.blocks, layout, self._check) for _ in range(_LIVE_ROUNDS)]
