@@ -214,17 +214,21 @@ class Collector:
         count, width = run.values.shape
         got, table = self._received[run.round], self._table(run.round)
         self._verdict = NOT_CHECKED
+        refused = table.counters.drops.total()
         table.add(run.round, run.bitmap, run.block, run.values, since_start_ns)
+        surplus = table.counters.drops.total() - refused == count
         got.datagrams += count
         got.wire_bytes += count * wire_bytes(width)
         if run.bitmap != self._ctx.expectations[run.round].mask:
             got.partial_datagrams += count
-        got.first_ns = since_start_ns if got.first_ns is None else got.first_ns
-        got.last_ns = since_start_ns
+        if not surplus:
+            got.first_ns = since_start_ns if got.first_ns is None else got.first_ns
+            got.last_ns = since_start_ns
+        taken = Kind.AGGREGATE_IN if kind is PacketType.AGG else Kind.DATA_IN
         self._recorder.add(
             since_start_ns,
             run.round,
-            Kind.AGGREGATE_IN if kind is PacketType.AGG else Kind.DATA_IN,
+            Kind.SURPLUS_IN if surplus else taken,
             run.src,
             run.block,
             count,
