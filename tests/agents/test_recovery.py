@@ -6,9 +6,10 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_hop import BLOCKS, Channel, Hop
+from simulated_hop import BLOCKS, US, Channel, Hop
 
 from agents.recovery.control import Control, encode
+from agents.recovery.gaps import WAIT_NS
 from agents.wire import PacketType
 
 S = 1_000_000  # in µs
@@ -64,6 +65,39 @@ def test_a_small_ring_ends_in_counters_and_never_twice(
     assert set(hop.delivered.values()) == {1}
     assert told["pending_datagrams"] == 0
     assert told["unavailable_datagrams"] == BLOCKS - len(hop.delivered)
+
+
+RTO_US = 1200
+"""Round trip of 200 µs, and the least margin, 1 ms."""
+PACE_US = 50
+
+
+def lose_thrice(resend_us: int) -> Hop:
+    """A steady stream, some of whose sums are lost and then the first two resends of each too."""
+    hop = Hop(Channel())
+    edge = hop.start_edge(epoch=1, rows=resend_us // PACE_US)
+    hop.to_island.doomed.update(dict.fromkeys((20, 40, 60, 180, 270), 1))  # measured
+    hop.to_island.doomed.update(dict.fromkeys((100, 190, 191, 192, 280), 3))
+    for block in range(BLOCKS):
+        edge.emit([block], hop.now_ns)
+        hop.run(PACE_US)
+    hop.run(1 * S)
+    assert hop.told["pending_datagrams"] == 0
+    assert set(hop.delivered.values()) == {1}
+    return hop
+
+
+def test_a_ring_of_wait_and_three_timeouts_is_enough_for_what_is_lost_thrice() -> None:
+    hop = lose_thrice(WAIT_NS // US + 3 * RTO_US)
+    assert hop.delivered == Counter(range(BLOCKS))
+    assert hop.told["unavailable_datagrams"] == 0
+
+
+def test_a_ring_of_less_says_what_it_does_not_have() -> None:
+    hop = lose_thrice(WAIT_NS // US + RTO_US)
+    missing = set(range(BLOCKS)) - set(hop.delivered)
+    assert missing == {100, 190, 191, 192, 280}
+    assert hop.told["unavailable_datagrams"] == len(missing)
 
 
 def test_what_has_left_the_ring_is_told_at_once() -> None:
