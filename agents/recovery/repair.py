@@ -16,7 +16,8 @@ from agents.recovery.rto import Rto
 from agents.weights import contributors
 
 MAX_BLOCKS = 256
-"""Blocks per request: what one sender sends again in one go."""
+"""Blocks of one sender that may be asked for and still be to come: one that is slow, or
+far away, is not asked for ever more."""
 
 Seen = Callable[[int], npt.NDArray[np.uint64]]
 """Contributors that have come of each block of a live round; shape (blocks,)."""
@@ -38,7 +39,10 @@ class _Asked:
         self.due_ns = np.zeros(blocks, np.int64)
         self.asked_ns = np.zeros(blocks, np.int64)
         self.tries = np.zeros(blocks, np.int64)
+        self.overtaken = np.zeros(blocks, np.bool_)
         self.refused = False
+        self.full = False
+        """Whether more is to be asked for as soon as an answer comes."""
 
 
 @dataclass(frozen=True)
@@ -101,23 +105,28 @@ class Repairs:
         """Blocks came from a sender itself.
 
         It answers in the order in which it was asked: what should have come before these
-        is lost, and asked for again without waiting for the time-out.
+        is lost, and asked for again without waiting for the time-out. Only once, and only
+        by the answer to a first request: any other may be one to an earlier request.
         """
         state = self._rounds.get(round_index)
         asked = state.asked.get(source) if state else None
         if state is None or asked is None:
             return
-        asked_ns, once = asked.asked_ns[block], asked.tries[block] == 1
-        if once:
-            self._timer(source).sample(now_ns - int(asked_ns))
+        if asked.full:
+            self.due_ns = min(self.due_ns, now_ns)
+        if asked.tries[block] != 1:
+            return
+        asked_ns = asked.asked_ns[block]
+        self._timer(source).sample(now_ns - int(asked_ns))
         missing = self._missing(round_index, state, source)
-        missing = missing[asked.tries[missing] > 0]
+        missing = missing[asked.tries[missing] == 1]
         before = asked.asked_ns[missing] < asked_ns
         before |= (asked.asked_ns[missing] == asked_ns) & (missing < block)
         overtaken = missing[before]
         if len(overtaken):
             soon_ns = now_ns + WAIT_NS
             asked.due_ns[overtaken] = np.minimum(asked.due_ns[overtaken], soon_ns)
+            asked.overtaken[overtaken] = True
             self.due_ns = min(self.due_ns, soon_ns)
 
     def refuse(self, round_index: int, source: int) -> None:
@@ -141,18 +150,25 @@ class Repairs:
                 if asked.refused or len(missing) == 0:
                     continue
                 due = missing[asked.due_ns[missing] <= now_ns]
-                granted = self._bucket.take(min(MAX_BLOCKS, len(due)), now_ns)
+                wanted = max(0, min(len(due), MAX_BLOCKS - (len(missing) - len(due))))
+                granted = self._bucket.take(wanted, now_ns)
                 if granted:
                     self._ask(source, asked, due[:granted], now_ns)
                     requests.append(Request(round_index, source, to_ranges(due[:granted])))
-                short = granted < len(due)
-                next_ns = self._bucket.ready_ns(now_ns) if short else asked.due_ns[missing].min()
-                self.due_ns = min(self.due_ns, int(next_ns))
+                asked.full = wanted < len(due)
+                waits_ns = asked.due_ns[missing]
+                next_ns = int(waits_ns[waits_ns > now_ns].min(initial=NEVER_NS))
+                if granted < wanted:
+                    next_ns = self._bucket.ready_ns(now_ns)
+                self.due_ns = min(self.due_ns, next_ns)
         return requests
 
     def _ask(self, source: int, asked: _Asked, blocks: npt.NDArray[np.intp], now_ns: int) -> None:
         """Note that blocks are asked for, and when to do so again."""
         timer = self._timer(source)
+        if ((asked.tries[blocks] > 0) & ~asked.overtaken[blocks]).any():
+            timer.back_off()
+        asked.overtaken[blocks] = False
         asked.tries[blocks] += 1
         asked.asked_ns[blocks] = now_ns
         for tries in np.unique(asked.tries[blocks]).tolist():

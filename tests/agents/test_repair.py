@@ -86,7 +86,10 @@ def test_a_long_loss_is_asked_for_piece_by_piece() -> None:
     bench.seen[:] = 0b1000
     bench.repairs.lose(0, 0, BLOCKS, 0)
     assert bench.repairs.poll(0) == [Request(0, 1, ((0, MAX_BLOCKS),))]
-    assert bench.repairs.poll(1) == [Request(0, 1, ((MAX_BLOCKS, MAX_BLOCKS),))]
+    assert bench.repairs.poll(1) == []
+    bench.come(1, 0, 10, 2)
+    assert bench.repairs.poll(2) == [Request(0, 1, ((MAX_BLOCKS, 10),))]
+    assert bench.repairs.poll(3) == []
 
 
 def test_requests_are_limited() -> None:
