@@ -182,7 +182,6 @@ class GapTracker:
         if now_ns < self.due_ns:
             return []
         asked: list[Range] = []
-        late = False
         for gap in tuple(self._gaps):
             if gap.due_ns > now_ns:
                 continue
@@ -191,9 +190,8 @@ class GapTracker:
                 break
             if granted < gap.end - gap.first:
                 self._split(gap, gap.first + granted)
-            if gap.tries and not late:
-                self._rto.back_off()
-                late = True
+            if gap.tries:
+                self._rto.back_off(now_ns)
             gap.tries += 1
             gap.asked_ns = now_ns
             gap.due_ns = now_ns + self._rto.timeout_ns(gap.tries)

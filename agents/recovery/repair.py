@@ -167,7 +167,7 @@ class Repairs:
         """Note that blocks are asked for, and when to do so again."""
         timer = self._timer(source)
         if ((asked.tries[blocks] > 0) & ~asked.overtaken[blocks]).any():
-            timer.back_off()
+            timer.back_off(now_ns)
         asked.overtaken[blocks] = False
         asked.tries[blocks] += 1
         asked.asked_ns[blocks] = now_ns
