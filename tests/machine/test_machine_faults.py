@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 pytestmark = pytest.mark.machine
@@ -18,6 +19,7 @@ rounds: 2
 """
 SMALL_RING = "resend_ms: 0.1\nburst_datagrams: 1\n"
 LOSSY = "impairments:\n  - {link: access, loss_percent: 2, duplicate_percent: 1}\n"
+WIDE = "repair: on\nimpairments:\n  - {link: wan, loss_percent: 0.2}\n"
 IN_RUNS = "impairments:\n  - {link: access, direction: down, loss_percent: 5, loss_burst: 12}\n"
 RESTART = "events:\n  - {at_ms: 100, event: aggregator-restart, city: nyc, down_ms: 5}\n"
 
@@ -63,6 +65,19 @@ def test_without_recovery_it_stays_incomplete_and_says_so(tmp_path: Path) -> Non
     assert summary["blocks_exact"] < summary["blocks_expected"]
     assert summary["recovery"]["resent"] == 0
     assert not any("wrong" in reason for reason in summary["reasons"])
+
+
+def test_senders_repair_what_is_lost_between_cities(tmp_path: Path) -> None:
+    summary = run(tmp_path, WIDE)
+    assert summary["verdict"] == "PASS", summary["reasons"]
+    assert summary["contributions_missing"] == 0
+    assert summary["packets_lost"] > 0
+    assert summary["recovery"]["repaired"] > 0
+    # A round trip more than planned, not the time-out of what the aggregators held.
+    streams = pd.read_parquet(tmp_path / "latest" / "events" / "streams.parquet")
+    last_ms = streams.groupby("leg")["last_ms"].max()
+    assert summary["t_measured_ms"] == max(last_ms["access"], last_ms["repair"])
+    assert "surplus" in last_ms.index
 
 
 def test_a_ring_that_is_too_small_says_what_is_gone(tmp_path: Path) -> None:
