@@ -84,7 +84,7 @@ class Repairer:
             self._quiet_ns[run.round] = max(self._quiet_ns[run.round], now_ns + QUIET_NS)
         if kind is PacketType.DATA:
             self._arrived += count
-            self._repairs.arrived(run.round, run.src, run.block, count, now_ns)
+            self._repairs.arrived(run.round, run.src, run.block, now_ns)
         elif run.round in self._overdue and run.bitmap == self._ctx.expectations[run.round].mask:
             self._overdue[run.round].complete(run.block + count, now_ns)
         elif run.cause == Cause.TIMEOUT:

@@ -101,8 +101,8 @@ class Repairs:
         state.lost[block : block + count] = True
         self.due_ns = min(self.due_ns, now_ns)
 
-    def arrived(self, round_index: int, source: int, block: int, count: int, now_ns: int) -> None:
-        """Blocks came from a sender itself.
+    def arrived(self, round_index: int, source: int, block: int, now_ns: int) -> None:
+        """A block and perhaps the next ones came from a sender itself.
 
         It answers in the order in which it was asked: what should have come before these
         is lost, and asked for again without waiting for the time-out. Only once, and only
@@ -150,6 +150,7 @@ class Repairs:
                 if asked.refused or len(missing) == 0:
                     continue
                 due = missing[asked.due_ns[missing] <= now_ns]
+                # Whatever is missing and not due is on its way.
                 wanted = max(0, min(len(due), MAX_BLOCKS - (len(missing) - len(due))))
                 granted = self._bucket.take(wanted, now_ns)
                 if granted:

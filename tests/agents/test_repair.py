@@ -29,7 +29,7 @@ class Bench:
 
     def come(self, source: int, block: int, count: int, now_ns: int) -> None:
         self.seen[block : block + count] |= np.uint64(1 << source)
-        self.repairs.arrived(0, source, block, count, now_ns)
+        self.repairs.arrived(0, source, block, now_ns)
 
 
 def test_only_lost_blocks_are_asked_for_and_only_from_who_is_missing() -> None:
@@ -119,7 +119,7 @@ def test_a_closed_round_is_forgotten() -> None:
     bench.repairs.lose(0, 7, 2, 0)
     bench.repairs.close_round(0)
     bench.repairs.lose(0, 7, 2, 0)
-    bench.repairs.arrived(0, 1, 7, 1, 0)
+    bench.repairs.arrived(0, 1, 7, 0)
     assert bench.repairs.poll(1) == []
 
 
