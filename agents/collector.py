@@ -29,7 +29,6 @@ from agents.wire import (
 
 _LIVE_ROUNDS = 2
 _TYPE_AT = 3  # of the header's bytes
-_NO_IDLE_NS = 1000  # `wait` says when there is something to receive
 
 
 @dataclass
@@ -85,7 +84,7 @@ class Collector:
         self.socket = BurstReceiver(
             ("" if self._joins else own_ip, port),
             interface=interface_index(f"{ctx.code}-i") if self._joins else None,
-            idle_ns=_NO_IDLE_NS,
+            idle_ns=0,  # `wait` says when there is something to receive
         )
         layout = ctx.layout
         self._tables = [Table(layout.blocks, layout, self._check) for _ in range(_LIVE_ROUNDS)]
@@ -215,17 +214,21 @@ class Collector:
         count, width = run.values.shape
         got, table = self._received[run.round], self._table(run.round)
         self._verdict = NOT_CHECKED
+        refused = table.counters.drops.total()
         table.add(run.round, run.bitmap, run.block, run.values, since_start_ns)
+        surplus = table.counters.drops.total() - refused == count
         got.datagrams += count
         got.wire_bytes += count * wire_bytes(width)
         if run.bitmap != self._ctx.expectations[run.round].mask:
             got.partial_datagrams += count
-        got.first_ns = since_start_ns if got.first_ns is None else got.first_ns
-        got.last_ns = since_start_ns
+        if not surplus:
+            got.first_ns = since_start_ns if got.first_ns is None else got.first_ns
+            got.last_ns = since_start_ns
+        taken = Kind.AGGREGATE_IN if kind is PacketType.AGG else Kind.DATA_IN
         self._recorder.add(
             since_start_ns,
             run.round,
-            Kind.AGGREGATE_IN if kind is PacketType.AGG else Kind.DATA_IN,
+            Kind.SURPLUS_IN if surplus else taken,
             run.src,
             run.block,
             count,

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from crc32c import crc32c
 
 from agents.wire import StreamLayout, burst_limit, dtype_named, stream_layout
+from controller.demand import resend_bytes
 from controller.plan import Plan
 from testbed import addressing
 from testbed.errors import CliquenetError, InputError
@@ -26,7 +27,6 @@ Endpoint = tuple[str, int]
 
 END_MARGIN_NS = 1_000_000_000
 NS_PER_MS = 1_000_000
-_BYTES_PER_GBPS_MS = 125_000
 
 
 class Addressing(Protocol):
@@ -170,7 +170,7 @@ class AgentContext:
     @property
     def resend_bytes(self) -> float:
         """The resend ring's share of M (scaled)."""
-        return self.resend_ms * self.access_gbps * _BYTES_PER_GBPS_MS if self.recovers else 0.0
+        return resend_bytes(self.resend_ms, self.access_gbps) if self.recovers else 0.0
 
     @property
     def code(self) -> str:

@@ -20,7 +20,7 @@ class Kind(IntEnum):
     AGGREGATE_IN = 2
     """Island received ``count`` aggregated blocks; ``value`` their contributor bitmap."""
     DATA_IN = 3
-    """Island received ``count`` raw blocks of ``src`` (aggregation off)."""
+    """Island received ``count`` raw blocks of ``src``: aggregation is off, or they are repairs."""
     HELD = 4
     """Aggregator took ``count`` blocks of ``src``; ``value`` slots are in use after it."""
     AGGREGATE_OUT = 5
@@ -38,6 +38,9 @@ class Kind(IntEnum):
     """Island asked ``src`` itself for ``count`` blocks."""
     REPAIR = 11
     """Island sent ``count`` blocks again, to city ``value``."""
+    SURPLUS_IN = 12
+    """Island received ``count`` blocks of which it had parts already, so that it could use
+    none; ``src`` and ``value``, the contributors, as they came."""
 
 
 EVENT_DTYPE = np.dtype(

@@ -1,8 +1,9 @@
 """The island asks senders themselves for blocks that no sum will bring any more.
 
-That a block is lost is known when its sum came in part because a time-out ended the
-wait, when its round has ended, or when a round should be over by its plan and nothing
-of it comes any more: what an aggregator held when it died is told by nobody.
+That a block is lost is known when later ones are complete, when its sum came in part
+because a time-out ended the wait, when its round has ended, or when a round should be
+over by its plan and nothing of it comes any more: what an aggregator held when it died
+is told by nobody.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from agents.records import Kind, Recorder
 from agents.recovery.bucket import datagram_bucket
 from agents.recovery.control import REPAIR, Control, chunks, encode
 from agents.recovery.gaps import NEVER_NS
+from agents.recovery.overdue import Overdue
 from agents.recovery.repair import Repairs, Request, Seen
 from agents.recovery.rto import Rto
 from agents.sockets import ControlSocket
@@ -49,13 +51,15 @@ class Repairer:
         bucket = datagram_bucket(ctx.access_gbps, REPAIR_SHARE, size)
         self._repairs = Repairs(seen, self._timer, bucket)
         self._quiet_ns: dict[int, int] = {}
+        self._overdue: dict[int, Overdue] = {}
         self._asked = 0
         self._arrived = 0
 
     @property
     def due_ns(self) -> int:
         """When `poll` has something to do."""
-        return min(self._repairs.due_ns, *self._quiet_ns.values(), NEVER_NS)
+        overdue = (overdue.due_ns for overdue in self._overdue.values())
+        return min(self._repairs.due_ns, *self._quiet_ns.values(), *overdue, NEVER_NS)
 
     def open_round(self, round_index: int) -> None:
         """Take up a round."""
@@ -65,11 +69,13 @@ class Repairer:
             self._repairs.open_round(round_index, expectation.mask, ctx.layout.blocks)
             planned_ns = round(ctx.plan.round(round_index).t_ms * NS_PER_MS)
             self._quiet_ns[round_index] = expectation.start_ns + planned_ns + QUIET_NS
+            self._overdue[round_index] = Overdue()
 
     def close_round(self, round_index: int) -> None:
         """Forget a round."""
         self._repairs.close_round(round_index)
         self._quiet_ns.pop(round_index, None)
+        self._overdue.pop(round_index, None)
 
     def took(self, run: Run, kind: PacketType, now_ns: int) -> None:
         """Take note of what came, as a sum or from a sender itself."""
@@ -78,7 +84,9 @@ class Repairer:
             self._quiet_ns[run.round] = max(self._quiet_ns[run.round], now_ns + QUIET_NS)
         if kind is PacketType.DATA:
             self._arrived += count
-            self._repairs.arrived(run.round, run.src, count, now_ns)
+            self._repairs.arrived(run.round, run.src, run.block, now_ns)
+        elif run.round in self._overdue and run.bitmap == self._ctx.expectations[run.round].mask:
+            self._overdue[run.round].complete(run.block + count, now_ns)
         elif run.cause == Cause.TIMEOUT:
             self._repairs.lose(run.round, run.block, count, now_ns)
 
@@ -92,6 +100,10 @@ class Repairer:
             if quiet_ns != NEVER_NS and (now_ns >= quiet_ns or settled(round_index)):
                 self._quiet_ns[round_index] = NEVER_NS
                 self._repairs.lose(round_index, 0, self._ctx.layout.blocks, now_ns)
+        for round_index, overdue in self._overdue.items():
+            end = overdue.poll(now_ns)
+            if end:
+                self._repairs.lose(round_index, 0, end, now_ns)
         for request in self._repairs.poll(now_ns):
             self._ask(request, now_ns)
 
@@ -135,5 +147,5 @@ class Repairer:
             ),
             default=0.0,
         )
-        initial_ns = round(3 * one_way_ms * NS_PER_MS) + _RTO_MARGIN_NS
+        initial_ns = round(2 * one_way_ms * NS_PER_MS) + _RTO_MARGIN_NS
         return Rto(initial_ns, _RTO_MARGIN_NS, _LONGEST_RTO_NS)

@@ -9,6 +9,7 @@ from agents.records import Kind, Recorder
 from agents.recovery.bucket import datagram_bucket
 from agents.recovery.control import REPAIR, Control, encode
 from agents.recovery.gaps import NEVER_NS
+from agents.recovery.resend import merged
 from agents.repairer import REPAIR_SHARE
 from agents.sockets import BurstSender, ControlSocket
 from agents.state import State
@@ -92,8 +93,9 @@ class RepairSource:
             self._socket.send(encode(refusal, ctx.job_id), ctx.addresses.island(message.src))
             return
         blocks = ctx.layout.blocks
-        ranges = [(b, min(count, blocks - b)) for b, count in message.ranges if b < blocks]
-        self._impossible += len(message.ranges) - len(ranges)
+        possible = [(b, min(count, blocks - b)) for b, count in message.ranges if b < blocks]
+        self._impossible += len(message.ranges) - len(possible)
+        ranges = merged(possible)
         if not ranges:  # a request counts once, however many ranges it has
             self.drops["block"] += 1
         for block, count in ranges:

@@ -21,7 +21,7 @@ from agents.wire import PacketType
 
 REQUEST_SHARE = 0.5
 """Of the island's access link, for what is asked for again."""
-_INITIAL_RTO_NS = 20 * NS_PER_MS
+_INITIAL_RTO_NS = 5 * NS_PER_MS
 _LEAST_RTO_NS = NS_PER_MS
 _LONGEST_RTO_NS = 500 * NS_PER_MS
 _MOST_TRIES = 255  # what fits a record

@@ -32,6 +32,7 @@ _CONTROL_BYTES: Final = 2 * socket.CMSG_SPACE(4)
 BUFFER_BYTES: Final = 64 << 20
 MULTICAST_TTL: Final = 32
 _LARGEST_RECEIVE: Final = 1 << 16
+_NS_PER_S: Final = 1_000_000_000
 _LONG_WAIT_NS: Final = 1_000_000
 _EARLY_FRACTION: Final = 256
 
@@ -111,7 +112,8 @@ class BurstReceiver:
     interface
         Where multicast arrives, if any does.
     idle_ns
-        Longest time that `receive` waits.
+        Longest time that `receive` waits, in ticks of the kernel (10 ms in the virtual
+        machine, whatever fraction of one is asked for); 0: it never waits.
 
     Attributes
     ----------
@@ -135,8 +137,11 @@ class BurstReceiver:
         option(_SOL_UDP, _UDP_GRO, 1)
         option(socket.SOL_SOCKET, _SO_RXQ_OVFL, 1)
         option(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
-        seconds, rest_ns = divmod(idle_ns, 1_000_000_000)
-        option(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, rest_ns // 1000))
+        if idle_ns:
+            limit = struct.pack("ll", idle_ns // _NS_PER_S, idle_ns % _NS_PER_S // 1000)
+            option(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        else:
+            self._sock.setblocking(False)
         self._sock.bind(bind)
         self.address: Endpoint = self._sock.getsockname()
         self._into = [bytearray(_LARGEST_RECEIVE)]

@@ -93,8 +93,9 @@ def check_memory(plan: Plan, planned: RoundPlan) -> Iterator[str]:
         slack_bytes = SLACK_MS * fastest_gbps * _BYTES_PER_GBPS_MS * len(streams)
         slack_bytes += _SLACK_SHARE * plan.memory_bytes
         kept_bytes = planned.resend_bytes.get(code, 0.0)
-        needed_bytes = plan.resend_ms * arrivals.output_gbps() * _BYTES_PER_GBPS_MS
-        if needed_bytes > kept_bytes * (1 + _SLACK_SHARE) + slack_bytes:
+        access_gbps = plan.topology.cities[plan.topology.index(code)].access_rate_gbps
+        needed_bytes = plan.resend_ms * access_gbps * _BYTES_PER_GBPS_MS
+        if abs(needed_bytes - kept_bytes) > _SLACK_SHARE * needed_bytes:
             yield f"{code} keeps {needed_bytes:.0f} bytes to resend, predicted {kept_bytes:.0f}"
         if held_bytes + kept_bytes > plan.memory_bytes + slack_bytes:
             yield (

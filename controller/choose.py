@@ -25,6 +25,7 @@ from controller.roundtiming import RoundTiming
 from controller.timing import time_demand
 from controller.treeset import TreeCatalogue, count_spanning_trees
 from testbed.routing import Routing
+from testbed.topology import Topology
 
 TREE_FAMILIES = ("best", "shortest-path", "least-load", "hub")
 # A difference in T that is not worth leaving the shortest paths for.
@@ -188,7 +189,7 @@ class TreeChooser:
         topology = self._routing.topology
         floor_ms = known[-1].bound_ms
         access_ms = access_duration_ms(topology, cliques, demand)
-        binding = demand.memory_binds(max(map(len, cliques)) - 1, access_ms)
+        binding = _binds(topology, demand, cliques)
         times = [c.timing.t_ms for c in known if c.timing.shortfall is None]
         if self._catalogue is None or not binding:
             return None
@@ -237,8 +238,7 @@ class TreeChooser:
         """Trees that are best for rates of their own, with no memory and with ample memory."""
         if self._listed is None or self._demand.rates != "per-stream":
             return
-        access_ms = access_duration_ms(self._routing.topology, cliques, demand)
-        binding = demand.memory_binds(max(map(len, cliques)) - 1, access_ms)
+        binding = _binds(self._routing.topology, demand, cliques)
         regimes = [False] if not binding else [True, False] if demand.memory_bytes else [True]
         for aligned in regimes:
             trees = self._listed.packed(cliques, demand.payload_bytes, aligned=aligned)
@@ -256,3 +256,8 @@ class TreeChooser:
 
 def _ample(demand: Demand) -> Demand:
     return replace(demand, memory_bytes=demand.payload_bytes * 1e6, resend_ms=0.0)
+
+
+def _binds(topology: Topology, demand: Demand, cliques: Sequence[Sequence[int]]) -> bool:
+    """Whether some receiver's memory can limit the round."""
+    return demand.memory_binds(max(map(len, cliques)) - 1, topology.fastest_access_gbps)

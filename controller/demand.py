@@ -18,6 +18,8 @@ links queue, which none of the others makes them do.
 MEMORY_MODELS = ("accumulate", "hold")
 """One accumulator for each weight, or one buffer for each sender."""
 
+_BYTES_PER_GBPS_MS = 1e6 / 8
+
 
 @dataclass(frozen=True)
 class Demand:
@@ -39,7 +41,7 @@ class Demand:
         same of every stream, added up.
     resend_ms
         How long the aggregator keeps what it has sent on to its island; at the
-        rate of its output this takes a part of the same memory.
+        rate of the island's access link this takes a part of the same memory.
     """
 
     payload_bytes: float
@@ -73,22 +75,36 @@ class Demand:
             if name not in valid:
                 raise InputError(f'unknown {what} "{name}"; {suggestion(name, valid)}')
 
-    def memory_binds(self, senders: int, least_ms: float) -> bool:
+    def kept_bytes(self, access_gbps: float) -> float:
+        """Resend buffer of the aggregator of an island with such an access link."""
+        return resend_bytes(self.resend_ms, access_gbps) if self.aggregation else 0.0
+
+    def room_bytes(self, access_gbps: float) -> float:
+        """What the resend buffer leaves of the memory; less than nothing if it does not fit."""
+        return self.memory_bytes - self.kept_bytes(access_gbps)
+
+    def memory_binds(self, senders: int, access_gbps: float) -> bool:
         """Whether a receiver's memory can limit a round at all.
 
         Not without aggregation, and not if all that it could ever hold fits:
-        one payload (``hold``: one for each other sender) and the resend buffer
-        at the highest rate, that of the shortest duration.
+        one payload (``hold``: one for each other sender) beside the resend buffer.
 
         Parameters
         ----------
         senders
             Streams that come together at the receiver.
-        least_ms
-            Shortest duration of a stream.
+        access_gbps
+            Fastest access link.
         """
         if not self.aggregation:
             return False
         payloads = 1 if self.memory_model == "accumulate" else senders - 1
-        most_bytes = self.payload_bytes * (payloads + self.resend_ms / least_ms)
-        return self.memory_bytes < most_bytes
+        return self.room_bytes(access_gbps) < self.payload_bytes * payloads
+
+
+def resend_bytes(resend_ms: float, access_gbps: float) -> float:
+    """Size of a resend buffer (ours): so long an output at the rate of the access link.
+
+    The output is never faster, so whatever left in that time is still there.
+    """
+    return resend_ms * access_gbps * _BYTES_PER_GBPS_MS

@@ -87,19 +87,3 @@ def _peak_share(arrivals: Sequence[tuple[float, float]], *, every: bool) -> floa
     trailing = arrived.min(axis=1)
     most = arrived.sum(axis=1) - len(starts) * trailing if every else arrived.max(axis=1) - trailing
     return float(most.max())
-
-
-def resend_bytes(
-    trees: Sequence[Tree], durations_ms: Mapping[int, float], demand: Demand
-) -> dict[int, float]:
-    """Each receiver's resend buffer: the highest rate of its output times the window."""
-    fastest_ms: dict[int, float] = {}
-    for tree in trees:
-        for city in tree.receivers:
-            duration_ms = durations_ms[tree.sender]
-            fastest_ms[city] = min(fastest_ms.get(city, duration_ms), duration_ms)
-    window_ms = demand.resend_ms if demand.aggregation else 0.0
-    return {
-        city: demand.payload_bytes * window_ms / duration_ms
-        for city, duration_ms in sorted(fastest_ms.items())
-    }

@@ -80,8 +80,7 @@ def best_hubs(
             limits(routing.topology, trees, demand), demand.payload_bytes
         )
         latency_ms = max(
-            _latency_ms(options[number][hub], demand, duration_ms)
-            for number, hub in enumerate(hubs)
+            _latency_ms(routing, options[number][hub], demand) for number, hub in enumerate(hubs)
         )
         return latency_ms + duration_ms
 
@@ -89,7 +88,7 @@ def best_hubs(
         hubs = min(itertools.product(cities, repeat=len(cliques)), key=cost_ms)
     else:
         hubs = tuple(
-            min(cities, key=lambda hub: _latency_ms(options[number][hub], demand, 1.0))
+            min(cities, key=lambda hub: _latency_ms(routing, options[number][hub], demand))
             for number in range(len(cliques))
         )
         for _ in range(_SWEEPS):
@@ -117,7 +116,7 @@ def aligned_latency_ms(trees: Sequence[Tree]) -> float:
     return max(latest - ahead[tree.sender] + max(tree.delays_ms.values()) for tree in trees)
 
 
-def _latency_ms(trees: Sequence[Tree], demand: Demand, duration_ms: float) -> float:
-    if demand.memory_binds(len(trees) - 1, duration_ms):
+def _latency_ms(routing: Routing, trees: Sequence[Tree], demand: Demand) -> float:
+    if demand.memory_binds(len(trees) - 1, routing.topology.fastest_access_gbps):
         return aligned_latency_ms(trees)
     return max(max(tree.delays_ms.values()) for tree in trees)

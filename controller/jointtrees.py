@@ -10,8 +10,8 @@ duration D, T.
 - links: (Σ y over the trees that use e) · P / C_e ≤ D; if all links have the
   same capacity, Σ y ≤ L, a whole number, and L · P / C ≤ D;
 - completion: t_j + Σ y d + D ≤ T;
-- memory: last − first ≤ m D − R (``accumulate``), or the sum of
-  (last − start) ≤ m D − R (``hold``), with m = M / P and R the resend window.
+- memory: last − first ≤ m D (``accumulate``), or the sum of (last − start) ≤ m D
+  (``hold``), with m P what a resend buffer leaves of the memory.
 
 Candidates are all trees of the network. Without them being fewer than they are
 the program would be hopeless for large cliques; two senders' trees can only
@@ -85,7 +85,8 @@ def joint_trees(
         With the bound that was proved, at most ``below_ms``; without trees and
         with the floor as bound if the candidates are too many.
     """
-    binding = demand.memory_binds(max(map(len, cliques)) - 1, access_ms)
+    fastest_gbps = catalogue.topology.fastest_access_gbps
+    binding = demand.memory_binds(max(map(len, cliques)) - 1, fastest_gbps)
     candidates = [
         list(catalogue.trees(sender, number, [city for city in clique if city != sender]))
         for number, clique in enumerate(cliques)
@@ -260,8 +261,8 @@ class _Program:
 
     def _memory(self, city: int, begins: Sequence[dict[int, float]]) -> None:
         first, last = self.first[city], self.last[city]
-        share = self.demand.memory_bytes / self.demand.payload_bytes
-        window_ms = self.demand.resend_ms
+        access_gbps = self.topology.cities[city].access_rate_gbps
+        share = self.demand.room_bytes(access_gbps) / self.demand.payload_bytes
         for begin in begins:
             self.rows.append(({**begin, last: -1.0}, -np.inf, 0.0))
             self.rows.append(({**begin, first: -1.0}, 0.0, np.inf))
@@ -272,4 +273,4 @@ class _Program:
                     held[column] = held.get(column, 0.0) - value
         else:
             held = {last: 1.0, first: -1.0, self.duration: -share}
-        self.rows.append((held, -np.inf, -window_ms))
+        self.rows.append((held, -np.inf, 0.0))

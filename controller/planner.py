@@ -117,7 +117,7 @@ def make_plan(
         _round_plan(topology, demand, cliques, candidate, fifo_bytes)
         for cliques, candidate in zip(schedule.rounds, chosen, strict=True)
     )
-    reason = _reason(topology, schedule.name, chosen, memory_bytes)
+    reason = _reason(topology, schedule.name, chosen, demand)
     t_ms = max(planned.t_ms for planned in period)
     families = sorted({candidate.family for candidate in chosen})
     return Plan(
@@ -219,21 +219,23 @@ def _round_plan(
     )
 
 
-def _reason(
-    topology: Topology, schedule: str, chosen: Sequence[Candidate], memory_bytes: float
-) -> str:
+def _reason(topology: Topology, schedule: str, chosen: Sequence[Candidate], demand: Demand) -> str:
     """Why the schedule is not feasible, by its first such round; empty if it is."""
     codes = topology.codes
     for number, candidate in enumerate(chosen):
         short = candidate.timing.shortfall
         if short is not None:
-            resend = f", {format_bytes(short.resend_bytes)} of it to resend"
+            access_gbps = topology.cities[short.receiver].access_rate_gbps
+            resend = (
+                f", {format_bytes(short.resend_bytes)} of it to resend: "
+                f"{demand.resend_ms:g} ms × {access_gbps:g} Gbit/s"
+            )
             return (
                 f"{schedule} round {number}: {codes[short.receiver]} must hold "
                 f"{short.spread_ms:.1f} ms of stream ({format_bytes(short.needed_bytes)}"
                 f"{resend if short.resend_bytes else ''}) "
                 f"from {codes[short.leading]} until {codes[short.trailing]} arrives, "
-                f"memory is {format_bytes(memory_bytes)}: "
+                f"memory is {format_bytes(demand.memory_bytes)}: "
                 f"{format_bytes(short.missing_bytes)} short ({short.missing_ms:.1f} ms)"
             )
     return ""

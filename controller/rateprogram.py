@@ -16,7 +16,7 @@ s_ji = t_j + d_ji on. Streams of one group share one duration.
   last start, one for the last (1 − m)-point, instead of a row for each pair;
 - memory, ``hold``, senders at one rate: Σ_j (max_k s_k − s_j) ≤ m D. Exact as
   long as a stream lasts longer than the spread, else on the safe side;
-- a resend window R at one rate: m D − R instead of m D.
+- a resend buffer: M is what it leaves of a receiver's memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,6 +81,11 @@ def limits(topology: Topology, trees: Sequence[Tree], demand: Demand) -> list[Li
     return [*on_links, *access]
 
 
+def kept_bytes(ways: Sequence[Limit], demand: Demand) -> dict[int, float]:
+    """Each receiver's resend buffer."""
+    return {way.index: demand.kept_bytes(way.rate_gbps) for way in ways if way.kind == "in"}
+
+
 class RateProgram:
     """Build and solve it for one division of the senders into groups.
 
@@ -94,8 +99,7 @@ class RateProgram:
         What the streams share; see `limits`.
     groups
         Sender to its group, 0 to g − 1. Where the memory binds and it is
-        ``hold``, or there is a resend window, the senders to one receiver must
-        be of one group.
+        ``hold``, the senders to one receiver must be of one group.
     least_ms
         Shortest duration of any stream that stands alone.
     binding
@@ -115,7 +119,7 @@ class RateProgram:
         self.trees, self.demand, self.groups = trees, demand, groups
         self.count = max(groups.values()) + 1
         self.unit_ms = least_ms
-        self.share = demand.memory_bytes / demand.payload_bytes
+        self.kept_bytes = kept_bytes(ways, demand)
         self.program = LinearProgram()
         self.program.columns(len(trees))
         self.duration = self.program.columns(self.count)
@@ -172,6 +176,11 @@ class RateProgram:
             terms = {self.duration + group: -slope, self.rate + group: -1.0}
             self.program.add(terms, -2 * self.unit_ms / at_ms, ("tangent", group, 0))
 
+    def _share(self, city: int) -> float:
+        """The m of a receiver: what is left of its memory for streams, in payloads."""
+        demand = self.demand
+        return (demand.memory_bytes - self.kept_bytes[city]) / demand.payload_bytes
+
     def _duration(self, sender: int) -> int:
         return self.duration + self.groups[sender]
 
@@ -200,7 +209,7 @@ class RateProgram:
             for city in tree.receivers:
                 senders_to.setdefault(city, []).append(j)
         for city, arriving in senders_to.items():
-            if len(arriving) == 1 and not self.demand.resend_ms:
+            if len(arriving) == 1 and self._share(city) >= 0:
                 continue
             if self.demand.memory_model == "hold":
                 self._hold(city, arriving)
@@ -208,7 +217,7 @@ class RateProgram:
                 self._accumulate(city, arriving)
 
     def _accumulate(self, city: int, arriving: Sequence[int]) -> None:
-        add, window_ms = self.program.add, self.demand.resend_ms
+        add, share = self.program.add, self._share(city)
         last = self.program.columns(1)
         groups = {self.groups[self.trees[j].sender] for j in arriving}
         end = self.program.columns(1) if len(groups) > 1 else 0
@@ -216,10 +225,10 @@ class RateProgram:
             delay_ms = self.trees[j].delays_ms[city]
             length = self._duration(self.trees[j].sender)
             add({j: 1.0, last: -1.0}, -delay_ms, ("last", j, city))
-            terms = {last: 1.0, j: -1.0, length: -self.share}
-            add(terms, delay_ms - window_ms, ("lead", j, city))
+            terms = {last: 1.0, j: -1.0, length: -share}
+            add(terms, delay_ms, ("lead", j, city))
             if end:
-                terms = {j: 1.0, length: 1 - self.share, end: -1.0}
+                terms = {j: 1.0, length: 1 - share, end: -1.0}
                 add(terms, -delay_ms, ("lag", j, city))
                 add({end: 1.0, j: -1.0, length: -1.0}, delay_ms, ("first", j, city))
 
@@ -229,7 +238,7 @@ class RateProgram:
             delay_ms = self.trees[j].delays_ms[city]
             self.program.add({j: 1.0, last: -1.0}, -delay_ms, ("last", j, city))
         length = self._duration(self.trees[arriving[0]].sender)
-        terms = {last: float(len(arriving)), length: -self.share}
+        terms = {last: float(len(arriving)), length: -self._share(city)}
         terms.update(dict.fromkeys(arriving, -1.0))
         total_ms = sum(self.trees[j].delays_ms[city] for j in arriving)
-        self.program.add(terms, total_ms - self.demand.resend_ms, ("hold", arriving[0], city))
+        self.program.add(terms, total_ms, ("hold", arriving[0], city))

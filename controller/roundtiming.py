@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.demand import Demand
-from controller.holding import held_bytes, resend_bytes
+from controller.holding import held_bytes
 from controller.multicast import Tree
 from controller.offsets import DIGITS, arrival_spreads_ms, least_spread
 
@@ -97,13 +97,24 @@ def last_arrival_ms(
     )
 
 
-def infeasible_timing(trees: Sequence[Tree], demand: Demand, least_ms: float) -> RoundTiming:
-    """The offsets that need the least memory, and the receiver that lacks most of it."""
+def infeasible_timing(
+    trees: Sequence[Tree], demand: Demand, least_ms: float, resend: Mapping[int, float]
+) -> RoundTiming:
+    """The offsets that need the least memory, and the receiver that lacks most of it.
+
+    Parameters
+    ----------
+    trees, demand
+        The round.
+    least_ms
+        Duration of all streams.
+    resend
+        Receiver to the size of its resend buffer.
+    """
     every = demand.memory_model == "hold"
     _, offsets_ms = least_spread(trees, every=every)
     durations_ms = dict.fromkeys(offsets_ms, least_ms)
     held = held_bytes(trees, offsets_ms, durations_ms, demand)
-    resend = resend_bytes(trees, durations_ms, demand)
     spreads_ms = arrival_spreads_ms(trees, offsets_ms)
     worst = max(held, key=lambda city: (round(held[city] + resend[city]), -city))
     arrivals = {

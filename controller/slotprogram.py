@@ -53,7 +53,7 @@ class SlotProgram:
     ) -> None:
         self.topology, self.trees, self.demand, self.t_ms = topology, trees, demand, t_ms
         most = max(len(tree.receivers) for tree in trees)
-        self.binding = demand.memory_binds(most, constant.duration_ms)
+        self.binding = demand.memory_binds(most, topology.fastest_access_gbps)
         self.moments = self._boundaries(constant, t_ms, slot_ms)
         self.program = LinearProgram()
         self.first: dict[tuple[int, int], int] = {

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from controller.demand import Demand
-from controller.holding import held_bytes, resend_bytes
+from controller.holding import held_bytes
 from controller.linear import Solution, Vector
 from controller.multicast import Tree, link_time_ms
 from controller.offsets import DIGITS
-from controller.rateprogram import Limit, RateProgram, limits
+from controller.rateprogram import Limit, RateProgram, kept_bytes, limits
 from controller.roundtiming import RoundTiming, infeasible_timing, last_arrival_ms
 from testbed.topology import Topology
 
@@ -73,7 +73,7 @@ def time_demand(topology: Topology, trees: Sequence[Tree], demand: Demand) -> Ro
     least_ms = common_duration_ms(ways, demand.payload_bytes)
     common = _solve_common(trees, demand, ways, least_ms)
     if common is None:
-        return infeasible_timing(trees, demand, least_ms)
+        return infeasible_timing(trees, demand, least_ms, kept_bytes(ways, demand))
     if demand.rates == "common":
         return common
     own = _solve_own(trees, demand, ways, common)
@@ -148,10 +148,11 @@ def build_program(
     alone_ms = [link_time_ms(demand.payload_bytes, way.rate_gbps) for way in ways]
     least_ms = common_duration_ms(ways, demand.payload_bytes) if common else min(alone_ms)
     most = max(len(tree.receivers) for tree in trees)
-    binding = demand.memory_binds(most, least_ms)
+    fastest_gbps = max(way.rate_gbps for way in ways if way.kind == "in")
+    binding = demand.memory_binds(most, fastest_gbps)
     if common:
         groups = dict.fromkeys((tree.sender for tree in trees), 0)
-    elif binding and (demand.memory_model == "hold" or demand.resend_ms > 0):
+    elif binding and demand.memory_model == "hold":
         groups = {tree.sender: tree.clique for tree in trees}
     else:
         groups = {tree.sender: j for j, tree in enumerate(trees)}
@@ -236,6 +237,6 @@ def _timing(
         offsets_ms=offsets_ms,
         durations_ms=durations_ms,
         held_bytes=held_bytes(trees, offsets_ms, durations_ms, demand),
-        resend_bytes=resend_bytes(trees, durations_ms, demand),
+        resend_bytes=program.kept_bytes,
         shortfall=None,
     )

@@ -70,7 +70,7 @@ def deliver(trace: Trace, plan: Plan, blocks: int) -> Delivery:
     blocks
         Blocks of one stream.
     """
-    arrivals = _by_round_and_city(trace.of(Kind.AGGREGATE_IN, Kind.DATA_IN))
+    arrivals = _by_round_and_city(trace.of(Kind.AGGREGATE_IN, Kind.DATA_IN, Kind.SURPLUS_IN))
     expected = arrived = twice = foreign = 0
     for round_index, city, mask in _receivers(plan):
         got, repeated = _coverage(arrivals.pop((round_index, city), None), blocks)
@@ -94,11 +94,13 @@ def count_legs(trace: Trace, plan: Plan) -> Legs:
         receivers = len(stream.receivers) if stream is not None else 0
         # With multicast off the sender records each copy by itself.
         network_sent += int(events["count"].sum()) * (receivers if plan.multicast else 1)
+    summed = trace.of(Kind.AGGREGATE_IN, Kind.SURPLUS_IN)
+    summed = summed[summed["src"] == summed["city"]]  # an aggregator has its island's number
     return Legs(
         network_sent=network_sent,
         network_received=int(trace.of(Kind.HELD, Kind.DATA_IN)["count"].sum()),
         access_sent=int(trace.of(Kind.AGGREGATE_OUT, Kind.RESEND)["count"].sum()),
-        access_received=int(trace.of(Kind.AGGREGATE_IN)["count"].sum()),
+        access_received=int(summed["count"].sum()),
     )
 
 
@@ -157,18 +159,19 @@ def _by_round_and_city(events: npt.NDArray[np.void]) -> dict[tuple[int, int], np
 
 
 def _coverage(events: npt.NDArray[np.void] | None, blocks: int) -> tuple[Blocks, int]:
-    """Bitmap of the contributors that came, per block, and how many came again."""
+    """Bitmap of the contributors that were put to use, per block, and how many came again."""
     got = np.zeros(blocks, dtype=np.uint64)
     if events is None:
         return got, 0
-    is_sum = events["kind"] == Kind.AGGREGATE_IN
-    bits = np.where(is_sum, events["value"], np.uint64(1) << events["src"].astype(np.uint64))
+    is_raw = events["kind"] == Kind.DATA_IN
+    bits = np.where(is_raw, np.uint64(1) << events["src"].astype(np.uint64), events["value"])
     count = events["count"].astype(np.int64)
     # Block numbers of all bursts in a row: 5 6 7 8, 9 10 11 12, …
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     block = np.repeat(events["block"].astype(np.int64), count) + within
     each = np.repeat(bits, count)
     inside = block < blocks
-    np.bitwise_or.at(got, block[inside], each[inside])
+    used = inside & np.repeat(events["kind"] != Kind.SURPLUS_IN, count)
+    np.bitwise_or.at(got, block[used], each[used])
     came = int(np.bitwise_count(each[inside]).sum())
     return got, came - int(np.bitwise_count(got).sum())

@@ -151,8 +151,9 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
 
 
 def round_times(streams: pd.DataFrame, plan: Plan) -> list[RoundTime]:
-    """Time from a round's start to the last byte of its slowest island, per round."""
-    arrivals = streams[streams["leg"] == ("access" if plan.aggregation else "network")]
+    """Time from a round's start to the last byte that its slowest island could use, per round."""
+    legs = ("access", "repair") if plan.aggregation else ("network",)
+    arrivals = streams[streams["leg"].isin(legs)]
     last_ms = arrivals.groupby("round")["last_ms"].max()
     return [
         RoundTime(k, plan.round(k).t_ms, float(last_ms[k]) if k in last_ms.index else None)
@@ -162,9 +163,9 @@ def round_times(streams: pd.DataFrame, plan: Plan) -> list[RoundTime]:
 
 def island_traffic(streams: pd.DataFrame, plan: Plan) -> dict[str, dict[str, float]]:
     """Bytes of streams that crossed each island's access link, both ways, all rounds."""
-    arriving = "access" if plan.aggregation else "network"
+    arriving = ("access", "repair", "surplus") if plan.aggregation else ("network", "surplus")
     sent = streams[streams["leg"] == "emit"].groupby("sender")["bytes"].sum()
-    received = streams[streams["leg"] == arriving].groupby("receiver")["bytes"].sum()
+    received = streams[streams["leg"].isin(arriving)].groupby("receiver")["bytes"].sum()
     return {
         code: {
             "egress_bytes": float(sent.get(code, 0.0)),

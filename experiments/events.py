@@ -28,9 +28,11 @@ _LEGS = {
     Kind.HELD: "network",
     Kind.DATA_IN: "network",
     Kind.AGGREGATE_IN: "access",
+    Kind.SURPLUS_IN: "surplus",
 }
 """Where a stream was seen: leaving its sender, at the end of its tree, or, as a
-sum, behind the receiver's access link."""
+sum, behind the receiver's access link; there also what was of no use any more. With
+aggregation, raw blocks that an island gets are ``repair``."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +115,17 @@ def stream_table(trace: Trace, plan: Plan, block_bytes: npt.NDArray[np.int64]) -
     sizes = ends[stop] - ends[np.minimum(events["block"], stop)]
     # A sender with multicast off repeats its blocks, so it says itself what it sent.
     sizes = np.where(events["kind"] == Kind.EMIT, events["value"].astype(np.int64), sizes)
-    is_sum = events["kind"] == Kind.AGGREGATE_IN
+    is_sum = (events["kind"] == Kind.AGGREGATE_IN) | (
+        (events["kind"] == Kind.SURPLUS_IN) & (events["src"] == events["city"])
+    )
+    legs = {int(kind): leg for kind, leg in _LEGS.items()}
+    if plan.aggregation:
+        legs[Kind.DATA_IN] = "repair"
     names = np.array([*codes, "sum"])
     frame = pd.DataFrame(
         {
             "round": events["round"].astype(np.int64),
-            "leg": pd.Series(events["kind"]).map({int(k): leg for k, leg in _LEGS.items()}),
+            "leg": pd.Series(events["kind"]).map(legs),
             "receiver": names[events["city"].astype(np.int64)],
             "sender": names[np.where(is_sum, len(codes), events["src"].astype(np.int64))],
             "at_ms": events["t_ns"] / NS_PER_MS - events["round"] * plan.round_interval_ms,

@@ -94,6 +94,11 @@ class Topology(Frozen):
                 )
         return tuple(edges)
 
+    @property
+    def fastest_access_gbps(self) -> float:
+        """Rate of the fastest access link."""
+        return max(city.access_rate_gbps for city in self.cities)
+
     def index(self, code: str) -> int:
         """Index of a city by its code."""
         return self.codes.index(code)

@@ -18,7 +18,7 @@ from agents.wire import PacketType
 
 RESEND_SHARE = 0.5
 """Of the island's access link, for what is sent again."""
-_FIRST_HEARTBEAT_NS = 5 * NS_PER_MS
+_FIRST_HEARTBEAT_NS = NS_PER_MS  # an island's shortest time-out: about as long as it would wait
 _LONGEST_PAUSE_NS = 40 * NS_PER_MS
 _REQUESTS_AT_ONCE = 16
 """Requests per turn, so that the streams are not kept waiting."""

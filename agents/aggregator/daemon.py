@@ -30,7 +30,6 @@ from agents.wire import ELEMENT_BYTES, datagram_bytes, dtype_named
 
 ROLE = "aggregator"
 _IDLE_NS = 10 * NS_PER_MS
-_NO_IDLE_NS = 1000  # `wait` says when there is something to receive
 _TURN_NS = NS_PER_MS  # how long a request may have to wait for the streams
 _LINGER_NS = 100 * NS_PER_MS
 _LONGEST_LINGER_NS = 2000 * NS_PER_MS
@@ -77,7 +76,7 @@ class Aggregator:
         self._receiver = BurstReceiver(
             ("" if multicast else own_ip, port),
             interface=interface_index(f"{ctx.code}-a") if multicast else None,
-            idle_ns=_NO_IDLE_NS if ctx.recovers else _IDLE_NS,
+            idle_ns=0 if ctx.recovers else _IDLE_NS,  # with recovery it is `_wait` that waits
         )
         self._truncated: Counter[str] = Counter()
         self._intake = make_intake(self._engine, self._receiver, self._output, self._truncated)
@@ -153,7 +152,8 @@ class Aggregator:
 
         Returns whether there is a request.
         """
-        wait_ns = min(_IDLE_NS, max(0, control.due_ns - now_ns))
+        due_ns = min(control.due_ns, self._window.due_ns, self._engine.next_timeout_ns)
+        wait_ns = min(_IDLE_NS, max(0, due_ns - now_ns))
         return control.socket in self._receiver.wait(wait_ns, control.socket)
 
     def _serve(self, control: ControlPort, now_ns: int, asked: bool) -> int:

@@ -142,6 +142,9 @@ class GapTracker:
     def announce(self, wire_next: int, wire_oldest: int, now_ns: int) -> tuple[int, int]:
         """Take note of what the sender says: the number it uses next, and the oldest it holds.
 
+        It says so after all that it has sent, by the same way: what misses then is late
+        no more, and is asked for at once.
+
         Returns
         -------
         tuple of int
@@ -154,6 +157,10 @@ class GapTracker:
             self._miss(upcoming, now_ns)
             self.next_seq = upcoming
             self._bound()
+        self._unasked.clear()
+        for gap in self._gaps:
+            if not gap.tries and not gap.given_up:
+                self._make_due(gap, now_ns)
         oldest = upcoming - (wire_next - wire_oldest) % WRAP
         return upcoming, self._give_up(self._gaps[0].first, oldest) if self._gaps else 0
 
@@ -175,7 +182,6 @@ class GapTracker:
         if now_ns < self.due_ns:
             return []
         asked: list[Range] = []
-        late = False
         for gap in tuple(self._gaps):
             if gap.due_ns > now_ns:
                 continue
@@ -184,9 +190,8 @@ class GapTracker:
                 break
             if granted < gap.end - gap.first:
                 self._split(gap, gap.first + granted)
-            if gap.tries and not late:
-                self._rto.back_off()
-                late = True
+            if gap.tries:
+                self._rto.back_off(now_ns)
             gap.tries += 1
             gap.asked_ns = now_ns
             gap.due_ns = now_ns + self._rto.timeout_ns(gap.tries)
@@ -228,8 +233,11 @@ class GapTracker:
                 return
             self._unasked.popleft()
             if gap.tries == 0 and not gap.given_up:
-                gap.due_ns = min(gap.due_ns, now_ns)
-                self.due_ns = min(self.due_ns, now_ns)
+                self._make_due(gap, now_ns)
+
+    def _make_due(self, gap: _Gap, now_ns: int) -> None:
+        gap.due_ns = min(gap.due_ns, now_ns)
+        self.due_ns = min(self.due_ns, now_ns)
 
     def _close(self, first: int, end: int, now_ns: int) -> list[Range]:
         """Take the missing ones of first … end − 1 off the list; returns them."""

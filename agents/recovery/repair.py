@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.recovery.bucket import TokenBucket
-from agents.recovery.gaps import NEVER_NS, Range
+from agents.recovery.gaps import NEVER_NS, WAIT_NS, Range
 from agents.recovery.rto import Rto
 from agents.weights import contributors
 
 MAX_BLOCKS = 256
-"""Blocks per request: what one sender sends again in one go."""
+"""Blocks of one sender that may be asked for and still be to come: one that is slow, or
+far away, is not asked for ever more."""
 
 Seen = Callable[[int], npt.NDArray[np.uint64]]
 """Contributors that have come of each block of a live round; shape (blocks,)."""
@@ -31,23 +32,23 @@ class Request:
     ranges: tuple[Range, ...]
 
 
-@dataclass
 class _Asked:
-    """The state towards one sender in one round."""
+    """What was asked of one sender in one round; arrays of shape (blocks,)."""
 
-    due_ns: int
-    tries: int = 0
-    asked_ns: int = 0
-    outstanding: int = 0
-    measured: bool = False
-    refused: bool = False
+    def __init__(self, blocks: int) -> None:
+        self.due_ns = np.zeros(blocks, np.int64)
+        self.asked_ns = np.zeros(blocks, np.int64)
+        self.tries = np.zeros(blocks, np.int64)
+        self.overtaken = np.zeros(blocks, np.bool_)
+        self.refused = False
+        self.full = False
+        """Whether more is to be asked for as soon as an answer comes."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Round:
     """A live round."""
 
-    mask: int
     lost: npt.NDArray[np.bool_]
     """Blocks that no aggregator completes any more, shape (blocks,)."""
     asked: dict[int, _Asked]
@@ -85,7 +86,8 @@ class Repairs:
 
     def open_round(self, round_index: int, mask: int, blocks: int) -> None:
         """Take up a round; ``mask`` has a bit for each sender."""
-        self._rounds[round_index] = _Round(mask, np.zeros(blocks, np.bool_), {})
+        asked = {source: _Asked(blocks) for source in contributors(mask)}
+        self._rounds[round_index] = _Round(np.zeros(blocks, np.bool_), asked)
 
     def close_round(self, round_index: int) -> None:
         """Forget a round."""
@@ -97,29 +99,35 @@ class Repairs:
         if state is None or state.lost[block : block + count].all():
             return
         state.lost[block : block + count] = True
-        for source in contributors(state.mask):
-            asked = state.asked.setdefault(source, _Asked(now_ns))
-            if not asked.outstanding:
-                asked.due_ns = now_ns
         self.due_ns = min(self.due_ns, now_ns)
 
-    def arrived(self, round_index: int, source: int, count: int, now_ns: int) -> None:
-        """Blocks came from a sender itself."""
+    def arrived(self, round_index: int, source: int, block: int, now_ns: int) -> None:
+        """A block and perhaps the next ones came from a sender itself.
+
+        It answers in the order in which it was asked: what should have come before these
+        is lost, and asked for again without waiting for the time-out. Only once, and only
+        by the answer to a first request: any other may be one to an earlier request.
+        """
         state = self._rounds.get(round_index)
         asked = state.asked.get(source) if state else None
-        if asked is None or not asked.outstanding:
+        if state is None or asked is None:
             return
-        timer = self._timer(source)
-        if asked.tries == 1 and not asked.measured:
-            timer.sample(now_ns - asked.asked_ns)
-        asked.measured = True
-        asked.outstanding = max(0, asked.outstanding - count)
-        asked.due_ns = now_ns
-        if asked.outstanding:
-            asked.due_ns += timer.timeout_ns(asked.tries)
-        else:
-            asked.tries = 0
-        self.due_ns = min(self.due_ns, asked.due_ns)
+        if asked.full:
+            self.due_ns = min(self.due_ns, now_ns)
+        if asked.tries[block] != 1:
+            return
+        asked_ns = asked.asked_ns[block]
+        self._timer(source).sample(now_ns - int(asked_ns))
+        missing = self._missing(round_index, state, source)
+        missing = missing[asked.tries[missing] == 1]
+        before = asked.asked_ns[missing] < asked_ns
+        before |= (asked.asked_ns[missing] == asked_ns) & (missing < block)
+        overtaken = missing[before]
+        if len(overtaken):
+            soon_ns = now_ns + WAIT_NS
+            asked.due_ns[overtaken] = np.minimum(asked.due_ns[overtaken], soon_ns)
+            asked.overtaken[overtaken] = True
+            self.due_ns = min(self.due_ns, soon_ns)
 
     def refuse(self, round_index: int, source: int) -> None:
         """A sender does not have a round any more: stop asking it."""
@@ -138,35 +146,36 @@ class Repairs:
         self.due_ns = NEVER_NS
         for round_index, state in self._rounds.items():
             for source, asked in state.asked.items():
-                if asked.due_ns <= now_ns and not asked.refused:
-                    request = self._ask(round_index, state, source, asked, now_ns)
-                    requests += [request] if request else []
-                if not asked.refused:
-                    self.due_ns = min(self.due_ns, asked.due_ns)
+                missing = self._missing(round_index, state, source)
+                if asked.refused or len(missing) == 0:
+                    continue
+                due = missing[asked.due_ns[missing] <= now_ns]
+                # Whatever is missing and not due is on its way.
+                wanted = max(0, min(len(due), MAX_BLOCKS - (len(missing) - len(due))))
+                granted = self._bucket.take(wanted, now_ns)
+                if granted:
+                    self._ask(source, asked, due[:granted], now_ns)
+                    requests.append(Request(round_index, source, to_ranges(due[:granted])))
+                asked.full = wanted < len(due)
+                waits_ns = asked.due_ns[missing]
+                next_ns = int(waits_ns[waits_ns > now_ns].min(initial=NEVER_NS))
+                if granted < wanted:
+                    next_ns = self._bucket.ready_ns(now_ns)
+                self.due_ns = min(self.due_ns, next_ns)
         return requests
 
-    def _ask(
-        self, round_index: int, state: _Round, source: int, asked: _Asked, now_ns: int
-    ) -> Request | None:
-        missing = self._missing(round_index, state, source)
-        asked.outstanding = 0
-        if len(missing) == 0:
-            asked.due_ns = NEVER_NS
-            return None
-        granted = self._bucket.take(min(MAX_BLOCKS, len(missing)), now_ns)
-        if granted == 0:
-            asked.due_ns = self._bucket.ready_ns(now_ns)
-            return None
+    def _ask(self, source: int, asked: _Asked, blocks: npt.NDArray[np.intp], now_ns: int) -> None:
+        """Note that blocks are asked for, and when to do so again."""
         timer = self._timer(source)
-        if asked.tries:
-            timer.back_off()
-        asked.tries += 1
-        asked.measured = False
-        asked.asked_ns = now_ns
-        asked.outstanding = granted
-        asked.due_ns = now_ns + timer.timeout_ns(asked.tries)
-        self.requested += granted
-        return Request(round_index, source, to_ranges(missing[:granted]))
+        if ((asked.tries[blocks] > 0) & ~asked.overtaken[blocks]).any():
+            timer.back_off(now_ns)
+        asked.overtaken[blocks] = False
+        asked.tries[blocks] += 1
+        asked.asked_ns[blocks] = now_ns
+        for tries in np.unique(asked.tries[blocks]).tolist():
+            those = blocks[asked.tries[blocks] == tries]
+            asked.due_ns[those] = now_ns + timer.timeout_ns(tries)
+        self.requested += len(blocks)
 
     def _missing(self, round_index: int, state: _Round, source: int) -> npt.NDArray[np.intp]:
         """Lost blocks that lack a sender's contribution, ascending."""

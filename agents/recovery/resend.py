@@ -50,6 +50,8 @@ class Resender:
     ) -> Answer:
         """Sort a request into what can be sent again, and what is gone.
 
+        However often a request names a number, it is answered once.
+
         Parameters
         ----------
         wanted
@@ -61,8 +63,7 @@ class Resender:
         """
         answer = Answer([], [])
         counters = self.counters
-        for wire_seq, count in wanted:
-            first = unwrap(wire_seq, next_seq)
+        for first, count in merged((unwrap(seq, next_seq), count) for seq, count in wanted):
             end = first + count
             counters.ahead += max(0, end - max(first, next_seq))
             end = min(end, next_seq)
@@ -78,6 +79,18 @@ class Resender:
                 if granted:
                     answer.resend.append((held, granted))
         return answer
+
+
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """Put ranges that overlap or touch together, ascending: no number is in two of them."""
+    found: list[Range] = []
+    for first, count in sorted(ranges):
+        if found and first <= found[-1][0] + found[-1][1]:
+            start = found[-1][0]
+            found[-1] = start, max(found[-1][0] + found[-1][1], first + count) - start
+        else:
+            found.append((first, count))
+    return found
 
 
 class Heartbeat:

@@ -29,6 +29,7 @@ class Rto:
         self._floor_ns = floor_ns
         self._ceiling_ns = ceiling_ns
         self._backed_off = 0
+        self._backs_off_ns = 0
 
     def sample(self, rtt_ns: int) -> None:
         """Take a measurement, of a request that was made once (Karn 1987); RFC 6298, (2.2, 2.3)."""
@@ -39,9 +40,15 @@ class Rto:
         self._variation_ns += (abs(self.srtt_ns - rtt_ns) - self._variation_ns) / 4
         self.srtt_ns += (rtt_ns - self.srtt_ns) / 8
 
-    def back_off(self) -> None:
-        """An answer did not come in time: wait longer from now on, until one is measured."""
-        self._backed_off = min(_MOST_RETRIES, self._backed_off + 1)
+    def back_off(self, now_ns: int) -> None:
+        """An answer did not come in time: wait longer from now on, until one is measured.
+
+        Counts once a time-out, however many answers fail to come in it: what is lost by
+        chance must not look like a path that has died.
+        """
+        if now_ns >= self._backs_off_ns:
+            self._backed_off = min(_MOST_RETRIES, self._backed_off + 1)
+            self._backs_off_ns = now_ns + self.timeout_ns()
 
     def timeout_ns(self, tries: int = 1) -> int:
         """Time to wait after a request has been made for the ``tries``-th time."""

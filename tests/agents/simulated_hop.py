@@ -26,7 +26,7 @@ from agents.records import Recorder
 from agents.recovery.control import CONTROL_TYPES, Control, decode
 from agents.requester import Requester
 from agents.sockets import ControlSocket
-from agents.wire import HEADER_BYTES, Cause, PacketType, datagram_bytes
+from agents.wire import HEADER_BYTES, HEADER_DTYPE, Cause, PacketType, datagram_bytes
 
 US = 1000
 ELEMENTS = 8
@@ -48,10 +48,14 @@ class Channel:
 
 
 class Wire:
-    """One direction of the hop."""
+    """One direction of the hop.
+
+    ``doomed`` says how often the sum of a number is still to be lost.
+    """
 
     def __init__(self, hop: "Hop", deliver: Callable[[bytes], None]) -> None:
         self.carried = 0
+        self.doomed: Counter[int] = Counter()
         self._hop = hop
         self._deliver = deliver
 
@@ -59,6 +63,11 @@ class Wire:
         """Send, perhaps: `ControlSocket.send` of either end."""
         hop, channel, chance = self._hop, self._hop.channel, self._hop.random
         self.carried += 1
+        if self.doomed and datagram[_TYPE_AT] == PacketType.AGG:
+            seq = int(np.frombuffer(datagram[:HEADER_BYTES], HEADER_DTYPE)[0]["seq"])
+            if self.doomed[seq] > 0:
+                self.doomed[seq] -= 1
+                return
         copies = 1 + (chance.random() < channel.duplication)
         for _ in range(copies):
             if chance.random() < channel.loss:

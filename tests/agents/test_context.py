@@ -8,7 +8,10 @@ from agent_plans import make_plan
 
 from agents.context import AgentContext, run_agent
 from controller.plan import Plan
+from controller.planner import make_plan as plan_schedule
+from controller.schedule import load_schedule
 from testbed.errors import InputError
+from testbed.topology import load_topology
 
 
 def context(plan: Plan, city: int = 0, **options: Any) -> AgentContext:
@@ -95,3 +98,14 @@ def test_an_agent_ends_with_one_line_whatever_happens(capsys: pytest.CaptureFixt
     first, second = capsys.readouterr().err.splitlines()
     assert first == "island nyc: no such thing"
     assert second.startswith("island nyc: ZeroDivisionError: oops (test_context.py:")
+
+
+def test_the_planner_counts_the_resend_buffer_as_the_agents_do() -> None:
+    topology = load_topology("nine-cities")
+    schedule = load_schedule("triangles", topology)
+    planned = plan_schedule(
+        topology, schedule, payload_bytes=1e8, memory_bytes=32e9, resend_ms=12.5
+    )
+    for city, code in enumerate(topology.codes):
+        own = context(planned, city, resend_ms=planned.resend_ms)
+        assert own.resend_bytes * planned.scale == planned.period[0].resend_bytes[code] > 0

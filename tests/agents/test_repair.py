@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.recovery.bucket import TokenBucket
-from agents.recovery.gaps import NEVER_NS
+from agents.recovery.gaps import NEVER_NS, WAIT_NS
 from agents.recovery.repair import MAX_BLOCKS, Repairs, Request, to_ranges
 from agents.recovery.rto import Rto
 
@@ -29,7 +29,7 @@ class Bench:
 
     def come(self, source: int, block: int, count: int, now_ns: int) -> None:
         self.seen[block : block + count] |= np.uint64(1 << source)
-        self.repairs.arrived(0, source, count, now_ns)
+        self.repairs.arrived(0, source, block, now_ns)
 
 
 def test_only_lost_blocks_are_asked_for_and_only_from_who_is_missing() -> None:
@@ -48,13 +48,37 @@ def test_it_asks_again_for_what_has_not_come() -> None:
     bench.seen[:] = 0b0010
     bench.repairs.lose(0, 0, 4, 0)
     bench.repairs.poll(0)
-    bench.come(3, 1, 1, 8 * MS)  # measured: 8 ms, time-out 8 + 4 · 4 ms
-    assert bench.repairs.poll(31 * MS) == []
-    assert bench.repairs.poll(32 * MS) == [Request(0, 3, ((0, 1), (2, 2)))]
-    bench.come(3, 0, 1, 40 * MS)
-    bench.come(3, 2, 2, 41 * MS)
-    assert bench.repairs.poll(41 * MS) == []
+    assert bench.repairs.poll(49 * MS) == []
+    assert bench.repairs.poll(50 * MS) == [Request(0, 3, ((0, 4),))]
+    bench.come(3, 0, 4, 51 * MS)
+    assert bench.repairs.poll(10**10) == []
     assert bench.repairs.due_ns == NEVER_NS
+
+
+def test_what_later_answers_have_overtaken_is_asked_for_at_once() -> None:
+    bench = Bench()
+    bench.seen[:] = 0b0010
+    bench.repairs.lose(0, 0, 4, 0)
+    bench.repairs.poll(0)
+    bench.repairs.lose(0, 9, 1, MS)
+    assert bench.repairs.poll(MS) == [Request(0, 3, ((9, 1),))]
+    bench.come(3, 2, 1, 8 * MS)  # 0 and 1 are lost, 3 may be on its way
+    assert bench.repairs.poll(8 * MS) == []
+    assert bench.repairs.poll(8 * MS + WAIT_NS) == [Request(0, 3, ((0, 2),))]
+    bench.come(3, 9, 1, 9 * MS)  # so it was lost too; 0 and 1 were asked for later
+    assert bench.repairs.poll(9 * MS + WAIT_NS) == [Request(0, 3, ((3, 1),))]
+
+
+def test_the_first_answer_to_a_block_asked_for_once_is_measured() -> None:
+    bench = Bench()
+    bench.seen[:] = 0b0010
+    bench.repairs.lose(0, 0, 1, 0)
+    bench.repairs.poll(0)
+    bench.come(3, 0, 1, 8 * MS)
+    bench.repairs.lose(0, 5, 1, 10 * MS)
+    bench.repairs.poll(10 * MS)
+    assert bench.repairs.poll(33 * MS) == []
+    assert bench.repairs.poll(34 * MS) == [Request(0, 3, ((5, 1),))]  # 8 + 4 · 4 ms later
 
 
 def test_a_long_loss_is_asked_for_piece_by_piece() -> None:
@@ -62,8 +86,10 @@ def test_a_long_loss_is_asked_for_piece_by_piece() -> None:
     bench.seen[:] = 0b1000
     bench.repairs.lose(0, 0, BLOCKS, 0)
     assert bench.repairs.poll(0) == [Request(0, 1, ((0, MAX_BLOCKS),))]
-    bench.come(1, 0, MAX_BLOCKS, 5 * MS)
-    assert bench.repairs.poll(5 * MS) == [Request(0, 1, ((MAX_BLOCKS, MAX_BLOCKS),))]
+    assert bench.repairs.poll(1) == []
+    bench.come(1, 0, 10, 2)
+    assert bench.repairs.poll(2) == [Request(0, 1, ((MAX_BLOCKS, 10),))]
+    assert bench.repairs.poll(3) == []
 
 
 def test_requests_are_limited() -> None:
@@ -93,7 +119,7 @@ def test_a_closed_round_is_forgotten() -> None:
     bench.repairs.lose(0, 7, 2, 0)
     bench.repairs.close_round(0)
     bench.repairs.lose(0, 7, 2, 0)
-    bench.repairs.arrived(0, 1, 1, 0)
+    bench.repairs.arrived(0, 1, 7, 0)
     assert bench.repairs.poll(1) == []
 
 

@@ -13,6 +13,7 @@ from agents.bursts import Run
 from agents.context import NS_PER_MS, AgentContext, Endpoint
 from agents.records import Kind, Recorder
 from agents.recovery.control import REPAIR, Control, decode
+from agents.recovery.overdue import OVERDUE_NS
 from agents.repairer import QUIET_NS, Repairer
 from agents.sockets import ControlSocket
 from agents.wire import Cause, PacketType
@@ -120,15 +121,24 @@ def test_a_round_that_has_ended_is_completed(bench: Bench) -> None:
 
 
 def test_a_silent_round_is_completed_after_its_planned_end(bench: Bench) -> None:
-    bench.sum(0, 39, 0b110, Cause.COMPLETE, 1)
+    bench.sum(0, 39, 0b010, Cause.COLLISION, 1)
     assert bench.poll(bench.end_ns) == []
     assert bench.repairer.due_ns == bench.end_ns + QUIET_NS
     assert len(bench.poll(bench.end_ns + QUIET_NS)) == 2
 
 
+def test_a_block_that_later_ones_have_overtaken_is_asked_for(bench: Bench) -> None:
+    bench.sum(0, 5, 0b110, Cause.COMPLETE, 1)
+    bench.sum(7, 4, 0b110, Cause.COMPLETE, 2)
+    assert bench.poll(OVERDUE_NS) == []
+    assert bench.poll(OVERDUE_NS + 1) == []  # below 5 nothing is missing
+    asked = [(0, LON, ((5, 2),)), (0, TYO, ((5, 2),))]
+    assert sorted(bench.poll(2 * OVERDUE_NS + 1)) == asked
+
+
 def test_a_round_that_still_comes_in_is_not_silent(bench: Bench) -> None:
     late_ns = bench.end_ns + QUIET_NS - 1
-    bench.sum(0, 39, 0b110, Cause.COMPLETE, late_ns)
+    bench.sum(0, 39, 0b010, Cause.COLLISION, late_ns)
     assert bench.poll(late_ns + QUIET_NS - 1) == []
     assert len(bench.poll(late_ns + QUIET_NS)) == 2
 

@@ -31,8 +31,10 @@ def test_each_try_waits_half_as_long_again() -> None:
 
 def test_a_back_off_holds_until_the_next_measurement() -> None:
     timer = rto()
-    timer.back_off()
-    timer.back_off()
+    timer.back_off(0)
+    timer.back_off(29 * MS)  # within the same time-out
+    assert timer.timeout_ns() == 30 * MS
+    timer.back_off(30 * MS)
     assert timer.timeout_ns() == timer.timeout_ns(3) == 45 * MS
     timer.sample(2 * MS)
     assert timer.timeout_ns() == 6 * MS
@@ -41,9 +43,9 @@ def test_a_back_off_holds_until_the_next_measurement() -> None:
 @given(st.lists(st.one_of(st.none(), st.integers(0, 10**12))), st.integers(0, 100))
 def test_it_stays_between_floor_and_ceiling(samples: list[int | None], tries: int) -> None:
     timer = rto()
-    for sample in samples:
+    for now_ns, sample in enumerate(samples):
         if sample is None:
-            timer.back_off()
+            timer.back_off(now_ns)
         else:
             timer.sample(sample)
         assert MS <= timer.timeout_ns(tries) <= 500 * MS

@@ -55,6 +55,12 @@ def test_receive_and_wait_end_without_traffic(receiver: BurstReceiver) -> None:
     assert not receiver.wait(-1)
 
 
+def test_a_receiver_without_patience_never_waits() -> None:
+    made = BurstReceiver(("127.9.9.1", 0), interface=None, idle_ns=0)
+    assert made.receive(Counter()) is None  # one that waits would do so for ever
+    made.close()
+
+
 def test_a_full_socket_buffer_is_told_apart(receiver: BurstReceiver) -> None:
     assert receiver.buffer_bytes > 0
     sender = BurstSender(1400, None)

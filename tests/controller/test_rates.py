@@ -104,14 +104,26 @@ def _square(rows: list[list[float]]):  # type: ignore[no-untyped-def]
     return np.array(rows)
 
 
-def test_the_resend_window_takes_its_share_of_the_memory() -> None:
-    # Aligned by offsets, only the window of 14.32 ms = a tenth of the payload is needed.
-    assert timed(0.1 * PAYLOAD_BYTES, resend_ms=14.32) < float("inf")
-    assert timed(0.1 * PAYLOAD_BYTES, resend_ms=14.32) > timed(0.1 * PAYLOAD_BYTES)
-    assert timed(0, resend_ms=14.32) == float("inf")
-    # Half that memory: twice the duration halves the output's rate.
-    slow = timed(0.05 * PAYLOAD_BYTES, resend_ms=14.32)
-    assert slow == pytest.approx(50 + 2 * STREAM_MS, abs=1e-3)
+@pytest.mark.parametrize("model", MEMORY_MODELS)
+def test_the_resend_buffer_leaves_the_rest_of_the_memory(model: str) -> None:
+    # 14.32 ms at 100 Gbit/s are a tenth of the payload.
+    kept = {"resend_ms": 14.32, "memory_model": model}
+    for share in (0.0, 0.1, 0.4):
+        assert timed((share + 0.1) * PAYLOAD_BYTES, **kept) == pytest.approx(
+            timed(share * PAYLOAD_BYTES, memory_model=model), abs=1e-3
+        )
+    assert timed(0.0999 * PAYLOAD_BYTES, **kept) == float("inf")
+
+
+def test_a_resend_buffer_that_does_not_fit_is_refused_for_a_single_sender_too() -> None:
+    plan = make_plan(
+        NINE,
+        load_schedule("pairs", NINE),
+        payload_bytes=PAYLOAD_BYTES,
+        memory_bytes=124e6,
+        resend_ms=10,
+    )
+    assert not plan.feasible
 
 
 def test_holding_every_stream_needs_more_memory() -> None:
@@ -231,7 +243,7 @@ def test_the_resend_buffer_is_named_in_the_reason() -> None:
         resend_ms=10,
     )
     assert not plan.feasible
-    assert "(125 MB, 125 MB of it to resend)" in plan.reason
+    assert "(125 MB, 125 MB of it to resend: 10 ms × 100 Gbit/s)" in plan.reason
 
 
 def test_common_is_the_default() -> None:
