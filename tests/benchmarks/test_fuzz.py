@@ -1,6 +1,7 @@
 """A small fuzz run, and that a fault would be found."""
 
 import json
+import mmap
 from collections import Counter
 
 import pytest
@@ -72,10 +73,13 @@ class Raising(EngineTarget):
 class Growing(EngineTarget):
     """Keeps 1 MB of each episode."""
 
-    kept: list[bytearray] = []  # noqa: RUF012 - it is meant to stay
+    kept: list[mmap.mmap] = []  # noqa: RUF012 - it is meant to stay
 
     def close(self) -> None:
-        self.kept.append(bytearray(b"x") * (1 << 20))
+        # Mapped, for the allocator may have freed memory at hand: then the process does not grow.
+        page = mmap.mmap(-1, 1 << 20)
+        page.write(b"x" * (1 << 20))
+        self.kept.append(page)
         super().close()
 
 
