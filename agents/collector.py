@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.admission import misfit
+from agents.aggregator.arithmetic import in_memory
 from agents.aggregator.table import Emission, Table
 from agents.averaging import Replay
 from agents.bursts import Batch, Run, parse, runs
 from agents.context import AgentContext
-from agents.records import NOT_CHECKED, Kind, Recorder
+from agents.records import EXACT, NOT_CHECKED, WRONG, Kind, Recorder
 from agents.recovering import Recovery
 from agents.recovery.serial import Epochs
 from agents.sockets import BurstReceiver, interface_index
@@ -21,8 +22,9 @@ from agents.state import State
 from agents.weights import Weights
 from agents.wire import (
     MAX_PAYLOAD_BYTES,
-    Elements,
+    Flag,
     PacketType,
+    Values,
     datagram_bytes,
     wire_bytes,
 )
@@ -41,6 +43,8 @@ class Received:
     partial_datagrams: int = 0
     exact_blocks: int = 0
     wrong_blocks: int = 0
+    stale_blocks: int = 0
+    """Blocks of which everything came, but not the true sum, as some row was behind."""
     incomplete_blocks: int = 0
     """Blocks of which something came, but not everything."""
     contributions: int = 0
@@ -50,7 +54,7 @@ class Received:
     @property
     def complete_blocks(self) -> int:
         """Blocks of which everything came."""
-        return self.exact_blocks + self.wrong_blocks
+        return self.exact_blocks + self.wrong_blocks + self.stale_blocks
 
 
 class Collector:
@@ -59,6 +63,13 @@ class Collector:
     Partial sums of a block are merged where their contributors are disjoint.
     When all have come, the own contribution is added, the total compared with
     the true sum, element by element, and handed on to the island's state.
+
+    Parameters
+    ----------
+    ctx, weights, state, replay, epoch, recorder
+        The run, and what belongs to this process.
+    first_round
+        Rounds before it were an earlier process's: they are not received.
     """
 
     def __init__(
@@ -69,6 +80,7 @@ class Collector:
         replay: Replay,
         epoch: int,
         recorder: Recorder,
+        first_round: int = 0,
     ) -> None:
         self.recovery = (
             Recovery(ctx, weights, state, epoch, self._seen, recorder) if ctx.recovers else None
@@ -88,15 +100,20 @@ class Collector:
             idle_ns=_NO_IDLE_NS,
         )
         layout = ctx.layout
-        self._tables = [Table(layout.blocks, layout, self._check) for _ in range(_LIVE_ROUNDS)]
-        rows = MAX_PAYLOAD_BYTES // datagram_bytes(layout.elements) + 1
-        self._total: Elements = np.zeros((rows, layout.elements), np.int32)
-        self._truth: Elements = np.zeros((rows, layout.elements), np.int32)
+        self._dtype = ctx.element_type
+        self._tables = [
+            Table(layout.blocks, layout, self._check, dtype=self._dtype)
+            for _ in range(_LIVE_ROUNDS)
+        ]
+        rows = MAX_PAYLOAD_BYTES // datagram_bytes(layout.elements, layout.element_bytes) + 1
+        self._total: Values = np.zeros((rows, layout.elements), in_memory(self._dtype))
+        self._truth: Values = np.zeros_like(self._total)
         self._verdict = NOT_CHECKED
         self._rejects: Counter[str] = Counter()
         self._epochs = Epochs()
         self._received = [Received() for _ in range(ctx.plan.rounds)]
-        expected = (layout.blocks for e in ctx.expectations if e.senders)
+        self._first_round = first_round
+        expected = (layout.blocks for e in ctx.expectations[first_round:] if e.senders)
         self._blocks_to_come = sum(expected)
 
     @property
@@ -106,6 +123,8 @@ class Collector:
 
     def open_round(self, round_index: int) -> None:
         """Begin to accept a round."""
+        if round_index < self._first_round:
+            return
         mask = self._ctx.expectations[round_index].mask
         self._table(round_index).open_round(round_index, mask)
         if self._joins:
@@ -115,6 +134,8 @@ class Collector:
 
     def close_round(self, round_index: int) -> None:
         """Stop accepting a round; what is held of it stays incomplete."""
+        if round_index < self._first_round:
+            return
         self._table(round_index).close_round(round_index)
         if self._joins:
             self.socket.leave(self._ctx.groups(round_index))
@@ -146,6 +167,7 @@ class Collector:
             kind=kind,
             job_id=self._ctx.job_id,
             rejects=self._rejects,
+            dtype=self._dtype,
         )
         if self.recovery is not None and kind is PacketType.AGG:
             batches = self.recovery.fresh(batches, self.socket.overflow, now_ns)
@@ -176,6 +198,7 @@ class Collector:
             "complete_blocks": got.complete_blocks,
             "exact_blocks": got.exact_blocks,
             "wrong_blocks": got.wrong_blocks,
+            "stale_blocks": got.stale_blocks,
             "incomplete_blocks": got.incomplete_blocks,
             "missing_blocks": blocks - got.complete_blocks - got.incomplete_blocks,
             "expected_contributions": expected,
@@ -215,9 +238,17 @@ class Collector:
         count, width = run.values.shape
         got, table = self._received[run.round], self._table(run.round)
         self._verdict = NOT_CHECKED
-        table.add(run.round, run.bitmap, run.block, run.values, since_start_ns)
+        table.add(
+            run.round,
+            run.bitmap,
+            run.block,
+            run.values,
+            since_start_ns,
+            flags=run.flags,
+            exponent=run.exponent,
+        )
         got.datagrams += count
-        got.wire_bytes += count * wire_bytes(width)
+        got.wire_bytes += count * wire_bytes(width, self._ctx.layout.element_bytes)
         if run.bitmap != self._ctx.expectations[run.round].mask:
             got.partial_datagrams += count
         got.first_ns = since_start_ns if got.first_ns is None else got.first_ns
@@ -245,13 +276,25 @@ class Collector:
             got.incomplete_blocks += count
             return
         total, truth = self._total[:count, :width], self._truth[:count, :width]
-        own_bit, weights = self._own_bit, self._weights
-        weights.fill(round_index, own_bit, self._state.table(round_index), block, total)
+        own_bit, weights, state = self._own_bit, self._weights, self._state
+        weights.fill(round_index, own_bit, state.table(round_index), block, total)
         total += values
-        self._state.take(round_index, block, total)
+        stale = bool(emission.flags & Flag.STALE)
+        state.take(round_index, block, total, stale=stale)
         weights.fill(round_index, mask | own_bit, self._replay.total(round_index), block, truth)
-        exact = int((total == truth).all(axis=1).sum())
+        true = (total.view(np.int32) == truth.view(np.int32)).all(axis=1)
+        true &= weights.exponents(block, count) == emission.exponent
+        behind = state.behind(round_index)[weights.rows(round_index, block, count)] | stale
+        self._count(got, int(true.sum()), int((~true & behind).sum()), count)
+
+    def _count(self, got: Received, exact: int, stale: int, count: int) -> None:
+        """Count complete sums, and say what they make of the event that brings them."""
+        wrong = count - exact - stale
         got.exact_blocks += exact
-        got.wrong_blocks += count - exact
+        got.stale_blocks += stale
+        got.wrong_blocks += wrong
         self._blocks_to_come -= count
-        self._verdict = int(exact == count and self._verdict != 0)
+        if wrong or self._verdict == WRONG:
+            self._verdict = WRONG
+        elif exact == count:
+            self._verdict = EXACT

@@ -16,6 +16,16 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from testbed.errors import InputError
 
 FAULTS_FILE = "faults.json"
+_FINDINGS = (
+    "complete_blocks",
+    "exact_blocks",
+    "stale_blocks",
+    "incomplete_blocks",
+    "missing_blocks",
+    "missing_contributions",
+    "stale_rows",
+)
+"""What an island says of the sums of a round, beside those that are wrong."""
 
 
 class FaultRecord(BaseModel):
@@ -43,7 +53,7 @@ class Incarnation:
     city: str
     restart: int
     killed: bool
-    """It had no time to write anything down."""
+    """It had no time to finish: its counters end before it did."""
 
     @property
     def stem(self) -> str:
@@ -75,6 +85,32 @@ def incarnations(role: str, city: str, faults: tuple[FaultRecord, ...]) -> list[
     killed = {f.lives - 1: f.signal == "kill" for f in mine}
     restarted = sum(f.restarted_ns is not None for f in mine)
     return [Incarnation(role, city, n, killed.get(n, False)) for n in range(restarted + 1)]
+
+
+def superseded(told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out what an island found about sums that another life of it answers for.
+
+    A life goes on from the round of which it was fixed what the island sends. What an
+    earlier one had received of that round and later ones is gone with it, and so are
+    its findings, except that a sum was wrong. A later one does not receive what was before.
+
+    Parameters
+    ----------
+    told
+        Counters of the lives, in order; those without ``first_round`` stay as they are.
+    """
+    firsts = [one.get("first_round", 0) for one in told]
+    kept = []
+    for number, one in enumerate(told):
+        end = min(firsts[number + 1 :], default=None)
+        rounds = [
+            entry
+            if entry["round"] >= firsts[number] and (end is None or entry["round"] < end)
+            else {k: 0 if k in _FINDINGS else v for k, v in entry.items()}
+            for entry in one["rounds"]
+        ]
+        kept.append({**one, "rounds": rounds} if "first_round" in one else one)
+    return kept
 
 
 def merge_counters(told: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class Aggregator:
         self._ctx = ctx
         self._stopping = False
         signal.signal(signal.SIGTERM, self._stop)
-        self._recorder = Recorder()
+        self._recorder = Recorder(ctx.output_path(ROLE, ".bin"))
         row_bytes = datagram_bytes(ctx.layout.elements, ctx.layout.element_bytes)
         self._ring = ResendRing(
             ring_rows(ctx.resend_bytes, row_bytes, ctx.burst_datagrams), row_bytes
@@ -95,6 +95,7 @@ class Aggregator:
             Called between two buffers every 10 ms or so, for whoever watches.
         """
         self._open_round(0)
+        self._tell({"until_ns": time.monotonic_ns() - self._ctx.start_ns})
         self._sleep_until_start(poll)
         now_ns = poll_ns = time.monotonic_ns()
         busy, asked = True, False
@@ -117,7 +118,8 @@ class Aggregator:
                 poll()
                 poll_ns = now_ns + _IDLE_NS
         self._drain(now_ns)
-        self._write()
+        self._recorder.close()
+        self._tell({})
 
     def status(self) -> Status:
         """What the aggregator is doing right now."""
@@ -224,6 +226,7 @@ class Aggregator:
                 self._close_round(closing, now_ns)
             if opening is not None:
                 self._open_round(opening)
+        self._tell({"until_ns": now_ns - self._ctx.start_ns})
 
     def _open_round(self, round_index: int) -> None:
         expectation = self._ctx.expectations[round_index]
@@ -257,11 +260,11 @@ class Aggregator:
             **control,
         }
 
-    def _write(self) -> None:
+    def _tell(self, mark: dict[str, int]) -> None:
+        """Write down what was counted so far: at the end, and at each change of rounds."""
         ctx = self._ctx
-        self._recorder.write(ctx.output_path(ROLE, ".bin"))
         rounds = [
             report.round_counters(ctx, k, progress, self._output)
             for k, progress in sorted(self._progress.items())
         ]
-        ctx.write_counters(ROLE, {"rounds": rounds, **self._counters()})
+        ctx.write_counters(ROLE, {**mark, "rounds": rounds, **self._counters()})
