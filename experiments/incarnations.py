@@ -99,17 +99,20 @@ def superseded(told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     told
         Counters of the lives, in order; those without ``first_round`` stay as they are.
     """
-    firsts = [one.get("first_round", 0) for one in told]
+    if not all("first_round" in one for one in told):
+        return list(told)
+    firsts: list[int] = [one["first_round"] for one in told]
     kept = []
     for number, one in enumerate(told):
-        end = min(firsts[number + 1 :], default=None)
+        end = min(firsts[number + 1 :], default=len(one["rounds"]))
+        own = range(firsts[number], end)
         rounds = [
             entry
-            if entry["round"] >= firsts[number] and (end is None or entry["round"] < end)
+            if entry["round"] in own
             else {k: 0 if k in _FINDINGS else v for k, v in entry.items()}
             for entry in one["rounds"]
         ]
-        kept.append({**one, "rounds": rounds} if "first_round" in one else one)
+        kept.append({**one, "rounds": rounds})
     return kept
 
 
@@ -125,7 +128,10 @@ def merge_counters(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {key: _merge(key, [t[key] for t in told if key in t]) for key in {**told[0], **told[-1]}}
 
 
-def _merge(key: str, values: Sequence[Any]) -> Any:
+def _merge(key: str, told: Sequence[Any]) -> Any:
+    values = [value for value in told if value is not None]
+    if not values:
+        return None
     first = values[0]
     if isinstance(first, dict):
         if key == "udp":
@@ -143,5 +149,7 @@ def _merge(key: str, values: Sequence[Any]) -> Any:
         ]
     if isinstance(first, bool) or not isinstance(first, int | float) or key == "round":
         return values[-1]
+    if key.startswith("first_"):
+        return min(values)
     largest = key.startswith("expected") or key.endswith(("_bytes", "slots", "_ns"))
     return max(values) if largest else sum(values)

@@ -98,11 +98,11 @@ class Aggregator:
         self._tell({"until_ns": time.monotonic_ns() - self._ctx.start_ns})
         self._sleep_until_start(poll)
         now_ns = poll_ns = time.monotonic_ns()
-        busy, asked = True, False
+        busy, come, asked = True, True, False
         while busy or not self._stopping:
             if self._control is not None:
-                asked = self._wait(self._control, now_ns)
-            got = self._intake(self._turn_end(now_ns))
+                come, asked = self._wait(self._control, now_ns)
+            got = self._intake(self._turn_end(now_ns)) if come else None
             busy = got is not None
             now_ns = time.monotonic_ns()
             if now_ns >= self._window.due_ns:
@@ -150,13 +150,15 @@ class Aggregator:
         turn_ns = _IDLE_NS if self._control is None else _TURN_NS
         return min(self._window.due_ns, now_ns + turn_ns)
 
-    def _wait(self, control: ControlPort, now_ns: int) -> bool:
-        """Wait for a stream or a request, no longer than until something is due.
+    def _wait(self, control: ControlPort, now_ns: int) -> tuple[bool, bool]:
+        """Wait no longer than until something is due; whether streams, or requests, have come.
 
-        Returns whether there is a request.
+        Where no stream has, the intake is not to be called: it would wait for one, a
+        kernel's tick at least, while the island waits for an answer.
         """
         wait_ns = min(_IDLE_NS, max(0, control.due_ns - now_ns))
-        return control.socket in self._receiver.wait(wait_ns, control.socket)
+        come = self._receiver.wait(wait_ns, control.socket)
+        return self._receiver in come, control.socket in come
 
     def _serve(self, control: ControlPort, now_ns: int, asked: bool) -> int:
         """Answer requests, and tell the island of rounds that are complete; how many asked."""
@@ -177,8 +179,8 @@ class Aggregator:
         last_ns = now_ns + _LONGEST_LINGER_NS
         quiet_ns = now_ns + _LINGER_NS
         while now_ns < min(quiet_ns, last_ns):
-            asked = self._wait(self._control, now_ns)
-            got = self._intake(now_ns + _TURN_NS)
+            come, asked = self._wait(self._control, now_ns)
+            got = self._intake(now_ns + _TURN_NS) if come else None
             now_ns = time.monotonic_ns()
             if got is not None:  # no round is open any more: counted as refused
                 self._engine.take(self._receiver.buffer, *got, now_ns)

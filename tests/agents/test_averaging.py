@@ -60,7 +60,7 @@ def test_vectors_of_few_elements_stay_as_drawn_and_within_range() -> None:
             range_of(DType.I32).start_rms
         )
     # five elements of equal mean square cannot exceed √5 of it
-    assert max(np.abs(table).max() for table in tables) <= 5**0.5 * range_of(DType.I32).start_rms
+    assert max(np.abs(table).max() for table in tables) <= 5**0.5 * rms
 
 
 def test_vectors_that_leave_the_fixed_point_range_are_refused(

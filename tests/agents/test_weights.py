@@ -145,5 +145,5 @@ def test_exponents_change_every_few_blocks_and_are_the_same_for_everybody() -> N
 
 
 def test_elements_whose_sums_cannot_be_checked_are_refused() -> None:
-    with pytest.raises(InputError, match="bf16 cannot be checked.*use f32"):
+    with pytest.raises(InputError, match=r"bf16 cannot be checked.*use f32"):
         Weights(1, LAYOUT, DType.BF16)

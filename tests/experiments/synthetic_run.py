@@ -245,6 +245,7 @@ class _Network:
         senders = self.plan.round(k).senders_to(code)
         expected = self.layout.blocks if senders else 0
         wrong = incomplete = 0
+        stale = self.faults.stale_blocks.get((k, code), 0)
         for first in range(0, expected, BURST):
             count = min(BURST, expected - first)
             lost = (k, code, first) in self.faults.lost_sums or any(
@@ -260,7 +261,7 @@ class _Network:
             - incomplete
             - self.faults.stale_blocks.get((k, code), 0),
             "wrong_blocks": wrong,
-            "stale_blocks": self.faults.stale_blocks.get((k, code), 0),
+            "stale_blocks": stale,
             "stale_rows": self.faults.stale.get((k, code), 0),
         }
 
