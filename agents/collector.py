@@ -174,6 +174,8 @@ class Collector:
         for batch in batches:
             for run in runs(batch):
                 reason = misfit(run, kind, self._ctx)
+                if run.round < self._first_round:
+                    reason = "round"
                 if not reason and not self._epochs.admits(run.src, run.epoch):
                     reason = "epoch"
                 if reason:

@@ -53,12 +53,10 @@ def test_start_vectors_follow_the_seed_and_the_island() -> None:
 
 
 def test_vectors_of_few_elements_stay_as_drawn_and_within_range() -> None:
-    tables = start_tables(1, 9, (1, 5))
+    tables, rms = start_tables(1, 9, (1, 5)), range_of(DType.I32).start_rms
     assert len({table.tobytes() for table in tables}) == 9
     for table in tables:
-        assert np.sqrt(np.square(table.astype(np.float64)).mean()) == pytest.approx(
-            range_of(DType.I32).start_rms
-        )
+        assert np.sqrt(np.square(table.astype(np.float64)).mean()) == pytest.approx(rms)
     # five elements of equal mean square cannot exceed √5 of it
     assert max(np.abs(table).max() for table in tables) <= 5**0.5 * rms
 
