@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from agents.aggregator.table import Emission, Table
 from agents.averaging import Replay
 from agents.bursts import Batch, Run, parse, runs
 from agents.context import AgentContext
+from agents.received import Received
 from agents.records import EXACT, NOT_CHECKED, WRONG, Kind, Recorder
 from agents.recovering import Recovery
 from agents.recovery.serial import Epochs
@@ -32,29 +32,6 @@ from agents.wire import (
 _LIVE_ROUNDS = 2
 _TYPE_AT = 3  # of the header's bytes
 _NO_IDLE_NS = 1000  # `wait` says when there is something to receive
-
-
-@dataclass
-class Received:
-    """What came in one round; times since the start of round 0."""
-
-    datagrams: int = 0
-    wire_bytes: int = 0
-    partial_datagrams: int = 0
-    exact_blocks: int = 0
-    wrong_blocks: int = 0
-    stale_blocks: int = 0
-    """Blocks of which everything came, but not the true sum, as some row was behind."""
-    incomplete_blocks: int = 0
-    """Blocks of which something came, but not everything."""
-    contributions: int = 0
-    first_ns: int | None = None
-    last_ns: int | None = None
-
-    @property
-    def complete_blocks(self) -> int:
-        """Blocks of which everything came."""
-        return self.exact_blocks + self.wrong_blocks + self.stale_blocks
 
 
 class Collector:
@@ -191,26 +168,10 @@ class Collector:
 
     def counters(self, round_index: int) -> dict[str, Any]:
         """Counters of one round."""
-        got, expectation = self._received[round_index], self._ctx.expectations[round_index]
-        blocks = self._ctx.layout.blocks if expectation.senders else 0
-        expected = blocks * len(expectation.senders)
-        return {
-            "senders": [self._ctx.plan.topology.codes[i] for i in expectation.senders],
-            "expected_blocks": blocks,
-            "complete_blocks": got.complete_blocks,
-            "exact_blocks": got.exact_blocks,
-            "wrong_blocks": got.wrong_blocks,
-            "stale_blocks": got.stale_blocks,
-            "incomplete_blocks": got.incomplete_blocks,
-            "missing_blocks": blocks - got.complete_blocks - got.incomplete_blocks,
-            "expected_contributions": expected,
-            "missing_contributions": expected - got.contributions,
-            "datagrams_in": got.datagrams,
-            "partial_datagrams": got.partial_datagrams,
-            "ingress_bytes": got.wire_bytes,
-            "first_in_ns": got.first_ns,
-            "last_in_ns": got.last_ns,
-        }
+        ctx, expectation = self._ctx, self._ctx.expectations[round_index]
+        senders = [ctx.plan.topology.codes[i] for i in expectation.senders]
+        blocks = ctx.layout.blocks if senders else 0
+        return self._received[round_index].report(senders, blocks)
 
     def close(self) -> None:
         """Count what is still held as incomplete and close the socket."""

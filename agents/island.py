@@ -31,7 +31,8 @@ def run_island(ctx: AgentContext) -> int:
     rounds are complete or at `AgentContext.deadline_ns`, and writes
     ``island-<city>.bin`` (`agents.records`), ``island-<city>.state``
     (`agents.state`) and ``island-<city>.json``. Missing or wrong sums are told
-    there, not by the status.
+    there, not by the status. One that was started again (`AgentContext.restart`)
+    goes on from what its earlier lives left in these files.
     """
     return run_agent(ROLE, ctx, lambda c: Island(c).run())
 

@@ -191,7 +191,8 @@ def check_faults(
         findings.append(Finding("DEGRADED", text))
     if unrecorded:
         names = ", ".join(unrecorded)
-        findings.append(Finding("DEGRADED", f"killed, so that its records are missing: {names}"))
+        text = f"killed before it wrote anything down: {names}"
+        findings.append(Finding("DEGRADED", text))
     return findings
 
 

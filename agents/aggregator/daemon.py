@@ -42,8 +42,8 @@ def run_aggregator(ctx: AgentContext) -> int:
 
     The process must be single-threaded and in the aggregator host's network
     namespace. On SIGTERM open sums are flushed and, with recovery, sent again as long
-    as the island asks; then ``aggregator-<city>.bin`` (`agents.records`) and
-    ``aggregator-<city>.json`` are written.
+    as the island asks. ``aggregator-<city>.bin`` (`agents.records`) is written all along,
+    ``aggregator-<city>.json`` at each change of rounds and in the end.
     """
     return run_agent(ROLE, ctx, _run)
 
