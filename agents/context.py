@@ -17,7 +17,6 @@ from agents.wire import (
     DType,
     StreamLayout,
     burst_limit,
-    check_sources,
     dtype_named,
     stream_layout,
 )
@@ -134,7 +133,6 @@ class AgentContext:
     status_socket: bool = False
 
     def __post_init__(self) -> None:
-        check_sources(len(self.plan.topology.codes))
         limit = burst_limit(self.layout.elements, self.layout.element_bytes)
         if not 1 <= self.burst_datagrams <= limit:
             raise InputError(

@@ -95,9 +95,3 @@ def test_an_agent_ends_with_one_line_whatever_happens(capsys: pytest.CaptureFixt
     first, second = capsys.readouterr().err.splitlines()
     assert first == "island nyc: no such thing"
     assert second.startswith("island nyc: ZeroDivisionError: oops (test_context.py:")
-
-
-def test_more_islands_than_a_header_has_bits_are_refused() -> None:
-    codes = tuple(f"c{i}" for i in range(65))
-    with pytest.raises(InputError, match="65 islands need 65 bits"):
-        context(make_plan(codes=codes))

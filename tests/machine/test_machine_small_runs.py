@@ -42,9 +42,9 @@ RUNS = {
     "exponent": "dtype: i32-exponent\n",
     "exponent-reference": "dtype: i32-exponent\nengine: reference\n",
     "killed-ring": "resend_ms: 30\n" + KILL,
-    "killed-repair": "resend_ms: 1\nrepair: on\n" + KILL,
+    "killed-repair": "resend_ms: 3\nrepair: on\n" + KILL,
     "killed-bare": KILL,
-    "ended": "resend_ms: 1\nrepair: on\n" + TERM,
+    "ended": "resend_ms: 3\nrepair: on\n" + TERM,
     "away": AWAY,
 }
 OF_THE_PROCESS = {"run_id", "wall_s", "network_up_wall_s", "trace_sha256", "reasons"}
