@@ -246,9 +246,13 @@ class Collector:
         state.take(round_index, block, total, stale=stale)
         weights.fill(round_index, mask | own_bit, self._replay.total(round_index), block, truth)
         true = (total.view(np.int32) == truth.view(np.int32)).all(axis=1)
-        true &= weights.exponents(block, count) == emission.exponent
-        behind = state.behind(round_index)[weights.rows(round_index, block, count)] | stale
-        self._count(got, int(true.sum()), int((~true & behind).sum()), count)
+        if weights.scaled:
+            true &= weights.exponents(block, count) == emission.exponent
+        exact, excused = int(true.sum()), 0
+        if exact < count:
+            behind = state.behind(round_index)[weights.rows(round_index, block, count)] | stale
+            excused = int((~true & behind).sum())
+        self._count(got, exact, excused, count)
 
     def _count(self, got: Received, exact: int, stale: int, count: int) -> None:
         """Count complete sums, and say what they make of the event that brings them."""
