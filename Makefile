@@ -107,7 +107,7 @@ The aggregator's table, and its recovery from loss:
   COLLISION    evict-old, forward-new, priority: what leaves where none of them is free
   HASH         mod, mix: how a block finds its place
   MEMORY_MODEL accumulate, hold: one sum for each block, or every stream by itself
-  DTYPE        i32, i32-exponent, f32, bf16: elements of a stream
+  DTYPE        i32, i32-exponent, f32: elements of a stream
   ORDERED      on adds in the order of the senders, so that float sums are bit-reproducible
   ENGINE       native, reference: the aggregator's inner loop
   RESEND_MS    how much output is kept to be sent again, in ms, out of MEMORY; 0: none

@@ -8,20 +8,18 @@ packets should have brought. Ours.
 import numpy as np
 import numpy.typing as npt
 
-from agents.weights import TABLE_LIMIT
-from agents.wire import Elements
+from agents.weights import range_of
+from agents.wire import DType, Elements, Values
 from controller.plan import Plan
 from testbed.errors import InputError
 
-START_RMS = 1 << 22
-"""Size of a start vector's elements: a rounding step is 1.2e-7 of it."""
 ORTHOGONAL_FROM = 16
 """Elements per island from which on start vectors are made orthogonal."""
 
 _START_STREAM = 0
 
 
-def average(total: Elements, count: int) -> Elements:
+def average(total: Values, count: int) -> Elements:
     """Mean of ``count`` vectors from their sum, rounded to the nearest integer.
 
     Halves go to the even neighbour, so the error is at most ½ and zero on
@@ -31,7 +29,9 @@ def average(total: Elements, count: int) -> Elements:
     return np.rint(total / count).astype(np.int32)
 
 
-def start_tables(seed: int, islands: int, shape: tuple[int, int]) -> list[Elements]:
+def start_tables(
+    seed: int, islands: int, shape: tuple[int, int], dtype: DType = DType.I32
+) -> list[Elements]:
     """Parameter vectors of all islands before round 0.
 
     Independent uniform vectors, freed of their chance correlations by
@@ -46,6 +46,8 @@ def start_tables(seed: int, islands: int, shape: tuple[int, int]) -> list[Elemen
         Another seed, other vectors.
     islands, shape
         How many, and rows and elements of each.
+    dtype
+        What they are sent as, which says how large they may be.
 
     Raises
     ------
@@ -61,8 +63,9 @@ def start_tables(seed: int, islands: int, shape: tuple[int, int]) -> list[Elemen
         for other in made if size >= ORTHOGONAL_FROM * islands else ():
             vector -= (vector * other).sum() / size * other
         made.append(vector / np.sqrt(np.square(vector).mean()))
-    tables = [np.rint(vector * START_RMS).astype(np.int32).reshape(shape) for vector in made]
-    if max(int(np.abs(table).max()) for table in tables) >= TABLE_LIMIT:
+    sizes = range_of(dtype)
+    tables = [np.rint(vector * sizes.start_rms).astype(np.int32).reshape(shape) for vector in made]
+    if max(int(np.abs(table).max()) for table in tables) >= sizes.table:
         raise InputError("the start vectors leave the fixed-point range; raise the payload")
     return tables
 

@@ -8,7 +8,7 @@ is counted by its reason and handed to nobody.
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from agents.wire import (
 
 Bytes = npt.NDArray[np.uint8]
 Headers = npt.NDArray[np.void]
+Marks = npt.NDArray[np.integer[Any]]
 
 _HEADER: Final = struct.Struct(">HBBBBHIIIHBBQQIhHII")
 _WORDS = np.dtype(
@@ -104,6 +105,11 @@ class Packer:
         headers["weight"] = bitmap.bit_count()
         headers["flags"] = flags
         headers["exponent"] = exponent
+
+    def mark(self, flags: Marks, exponents: Marks) -> None:
+        """Set flags and exponents of the first datagrams one by one, shape (count,)."""
+        self._headers["flags"][: len(flags)] = flags
+        self._headers["exponent"][: len(exponents)] = exponents
 
     def seal(
         self, count: int, block: int, seq: int, t_send_us: int, last_elements: int

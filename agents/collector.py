@@ -2,18 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from agents.admission import misfit
+from agents.aggregator.arithmetic import in_memory
 from agents.aggregator.table import Emission, Table
 from agents.averaging import Replay
 from agents.bursts import Batch, Run, parse, runs
 from agents.context import AgentContext
-from agents.records import NOT_CHECKED, Kind, Recorder
+from agents.received import Received
+from agents.records import EXACT, NOT_CHECKED, WRONG, Kind, Recorder
 from agents.recovering import Recovery
 from agents.recovery.serial import Epochs
 from agents.sockets import BurstReceiver, interface_index
@@ -21,8 +22,9 @@ from agents.state import State
 from agents.weights import Weights
 from agents.wire import (
     MAX_PAYLOAD_BYTES,
-    Elements,
+    Flag,
     PacketType,
+    Values,
     datagram_bytes,
     wire_bytes,
 )
@@ -31,33 +33,19 @@ _LIVE_ROUNDS = 2
 _TYPE_AT = 3  # of the header's bytes
 
 
-@dataclass
-class Received:
-    """What came in one round; times since the start of round 0."""
-
-    datagrams: int = 0
-    wire_bytes: int = 0
-    partial_datagrams: int = 0
-    exact_blocks: int = 0
-    wrong_blocks: int = 0
-    incomplete_blocks: int = 0
-    """Blocks of which something came, but not everything."""
-    contributions: int = 0
-    first_ns: int | None = None
-    last_ns: int | None = None
-
-    @property
-    def complete_blocks(self) -> int:
-        """Blocks of which everything came."""
-        return self.exact_blocks + self.wrong_blocks
-
-
 class Collector:
     """Receives the aggregate (or, with aggregation off, the raw streams) of every round.
 
     Partial sums of a block are merged where their contributors are disjoint.
     When all have come, the own contribution is added, the total compared with
     the true sum, element by element, and handed on to the island's state.
+
+    Parameters
+    ----------
+    ctx, weights, state, replay, epoch, recorder
+        The run, and what belongs to this process.
+    first_round
+        Rounds before it were an earlier process's: they are not received.
     """
 
     def __init__(
@@ -68,6 +56,7 @@ class Collector:
         replay: Replay,
         epoch: int,
         recorder: Recorder,
+        first_round: int = 0,
     ) -> None:
         self.recovery = (
             Recovery(ctx, weights, state, epoch, self._seen, recorder) if ctx.recovers else None
@@ -87,15 +76,20 @@ class Collector:
             idle_ns=0,  # `wait` says when there is something to receive
         )
         layout = ctx.layout
-        self._tables = [Table(layout.blocks, layout, self._check) for _ in range(_LIVE_ROUNDS)]
-        rows = MAX_PAYLOAD_BYTES // datagram_bytes(layout.elements) + 1
-        self._total: Elements = np.zeros((rows, layout.elements), np.int32)
-        self._truth: Elements = np.zeros((rows, layout.elements), np.int32)
+        self._dtype = ctx.element_type
+        self._tables = [
+            Table(layout.blocks, layout, self._check, dtype=self._dtype)
+            for _ in range(_LIVE_ROUNDS)
+        ]
+        rows = MAX_PAYLOAD_BYTES // datagram_bytes(layout.elements, layout.element_bytes) + 1
+        self._total: Values = np.zeros((rows, layout.elements), in_memory(self._dtype))
+        self._truth: Values = np.zeros_like(self._total)
         self._verdict = NOT_CHECKED
         self._rejects: Counter[str] = Counter()
         self._epochs = Epochs()
         self._received = [Received() for _ in range(ctx.plan.rounds)]
-        expected = (layout.blocks for e in ctx.expectations if e.senders)
+        self._first_round = first_round
+        expected = (layout.blocks for e in ctx.expectations[first_round:] if e.senders)
         self._blocks_to_come = sum(expected)
 
     @property
@@ -105,6 +99,8 @@ class Collector:
 
     def open_round(self, round_index: int) -> None:
         """Begin to accept a round."""
+        if round_index < self._first_round:
+            return
         mask = self._ctx.expectations[round_index].mask
         self._table(round_index).open_round(round_index, mask)
         if self._joins:
@@ -114,6 +110,8 @@ class Collector:
 
     def close_round(self, round_index: int) -> None:
         """Stop accepting a round; what is held of it stays incomplete."""
+        if round_index < self._first_round:
+            return
         self._table(round_index).close_round(round_index)
         if self._joins:
             self.socket.leave(self._ctx.groups(round_index))
@@ -145,12 +143,15 @@ class Collector:
             kind=kind,
             job_id=self._ctx.job_id,
             rejects=self._rejects,
+            dtype=self._dtype,
         )
         if self.recovery is not None and kind is PacketType.AGG:
             batches = self.recovery.fresh(batches, self.socket.overflow, now_ns)
         for batch in batches:
             for run in runs(batch):
                 reason = misfit(run, kind, self._ctx)
+                if run.round < self._first_round:
+                    reason = "round"
                 if not reason and not self._epochs.admits(run.src, run.epoch):
                     reason = "epoch"
                 if reason:
@@ -166,25 +167,10 @@ class Collector:
 
     def counters(self, round_index: int) -> dict[str, Any]:
         """Counters of one round."""
-        got, expectation = self._received[round_index], self._ctx.expectations[round_index]
-        blocks = self._ctx.layout.blocks if expectation.senders else 0
-        expected = blocks * len(expectation.senders)
-        return {
-            "senders": [self._ctx.plan.topology.codes[i] for i in expectation.senders],
-            "expected_blocks": blocks,
-            "complete_blocks": got.complete_blocks,
-            "exact_blocks": got.exact_blocks,
-            "wrong_blocks": got.wrong_blocks,
-            "incomplete_blocks": got.incomplete_blocks,
-            "missing_blocks": blocks - got.complete_blocks - got.incomplete_blocks,
-            "expected_contributions": expected,
-            "missing_contributions": expected - got.contributions,
-            "datagrams_in": got.datagrams,
-            "partial_datagrams": got.partial_datagrams,
-            "ingress_bytes": got.wire_bytes,
-            "first_in_ns": got.first_ns,
-            "last_in_ns": got.last_ns,
-        }
+        ctx, expectation = self._ctx, self._ctx.expectations[round_index]
+        senders = [ctx.plan.topology.codes[i] for i in expectation.senders]
+        blocks = ctx.layout.blocks if senders else 0
+        return self._received[round_index].report(senders, blocks)
 
     def close(self) -> None:
         """Count what is still held as incomplete and close the socket."""
@@ -215,10 +201,18 @@ class Collector:
         got, table = self._received[run.round], self._table(run.round)
         self._verdict = NOT_CHECKED
         refused = table.counters.drops.total()
-        table.add(run.round, run.bitmap, run.block, run.values, since_start_ns)
+        table.add(
+            run.round,
+            run.bitmap,
+            run.block,
+            run.values,
+            since_start_ns,
+            flags=run.flags,
+            exponent=run.exponent,
+        )
         surplus = table.counters.drops.total() - refused == count
         got.datagrams += count
-        got.wire_bytes += count * wire_bytes(width)
+        got.wire_bytes += count * wire_bytes(width, self._ctx.layout.element_bytes)
         if run.bitmap != self._ctx.expectations[run.round].mask:
             got.partial_datagrams += count
         if not surplus:
@@ -248,13 +242,29 @@ class Collector:
             got.incomplete_blocks += count
             return
         total, truth = self._total[:count, :width], self._truth[:count, :width]
-        own_bit, weights = self._own_bit, self._weights
-        weights.fill(round_index, own_bit, self._state.table(round_index), block, total)
+        own_bit, weights, state = self._own_bit, self._weights, self._state
+        weights.fill(round_index, own_bit, state.table(round_index), block, total)
         total += values
-        self._state.take(round_index, block, total)
+        stale = bool(emission.flags & Flag.STALE)
+        state.take(round_index, block, total, stale=stale)
         weights.fill(round_index, mask | own_bit, self._replay.total(round_index), block, truth)
-        exact = int((total == truth).all(axis=1).sum())
+        true = (total.view(np.int32) == truth.view(np.int32)).all(axis=1)
+        if weights.scaled:
+            true &= weights.exponents(block, count) == emission.exponent
+        exact, excused = int(true.sum()), 0
+        if exact < count:
+            behind = state.behind(round_index)[weights.rows(round_index, block, count)] | stale
+            excused = int((~true & behind).sum())
+        self._count(got, exact, excused, count)
+
+    def _count(self, got: Received, exact: int, stale: int, count: int) -> None:
+        """Count complete sums, and say what they make of the event that brings them."""
+        wrong = count - exact - stale
         got.exact_blocks += exact
-        got.wrong_blocks += count - exact
+        got.stale_blocks += stale
+        got.wrong_blocks += wrong
         self._blocks_to_come -= count
-        self._verdict = int(exact == count and self._verdict != 0)
+        if wrong or self._verdict == WRONG:
+            self._verdict = WRONG
+        elif exact == count:
+            self._verdict = EXACT

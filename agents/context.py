@@ -8,21 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from crc32c import crc32c
 
-from agents.wire import StreamLayout, burst_limit, dtype_named, stream_layout
+from agents.names import Collision, ElementType, EngineName, Hash, MemoryModel
+from agents.wire import DType, StreamLayout, burst_limit, dtype_named, stream_layout
 from controller.demand import resend_bytes
 from controller.plan import Plan
 from testbed import addressing
 from testbed.errors import CliquenetError, InputError
 
-Collision = Literal["evict-old", "forward-new", "priority"]
-Hash = Literal["mod", "mix"]
-MemoryModel = Literal["accumulate", "hold"]
-ElementType = Literal["i32", "i32-exponent", "f32", "bf16"]
-EngineName = Literal["native", "reference"]
 Endpoint = tuple[str, int]
 
 END_MARGIN_NS = 1_000_000_000
@@ -131,7 +127,7 @@ class AgentContext:
     status_socket: bool = False
 
     def __post_init__(self) -> None:
-        limit = burst_limit(self.layout.elements)
+        limit = burst_limit(self.layout.elements, self.layout.element_bytes)
         if not 1 <= self.burst_datagrams <= limit:
             raise InputError(
                 f"burst_datagrams is {self.burst_datagrams}: 1 to {limit} datagrams of "
@@ -178,11 +174,15 @@ class AgentContext:
         return self.plan.topology.codes[self.city]
 
     @cached_property
+    def element_type(self) -> DType:
+        """What the elements are."""
+        return dtype_named(self.dtype)
+
+    @cached_property
     def layout(self) -> StreamLayout:
         """How each stream is cut into blocks."""
-        element_bytes = dtype_named(self.dtype).element_bytes
         payload_wire_bytes = self.plan.payload_bytes / self.plan.scale
-        return stream_layout(payload_wire_bytes, self.mtu_bytes, element_bytes)
+        return stream_layout(payload_wire_bytes, self.mtu_bytes, self.element_type.element_bytes)
 
     @cached_property
     def job_id(self) -> int:
@@ -229,15 +229,21 @@ class AgentContext:
             mask=sum(1 << sender for sender in senders),
         )
 
-    def output_path(self, role: str, suffix: str) -> Path:
-        """Where a file of this agent goes: ``<role>-<city>``, a restarted one's with ``.<n>``."""
-        incarnation = f".{self.restart}" if self.restart else ""
+    def output_path(self, role: str, suffix: str, restart: int | None = None) -> Path:
+        """Where a file of this agent goes: ``<role>-<city>``, a restarted one's with ``.<n>``.
+
+        ``restart`` names another of its lives.
+        """
+        life = self.restart if restart is None else restart
+        incarnation = f".{life}" if life else ""
         return self.out_dir / f"{role}-{self.code}{incarnation}{suffix}"
 
     def write_counters(self, role: str, counters: Mapping[str, Any]) -> None:
-        """Write the agent's JSON file."""
+        """Write the agent's JSON file; whoever reads it sees the old one or the new one."""
         path = self.output_path(role, ".json")
-        path.write_text(json.dumps({"role": role, "city": self.code, **counters}, indent=1) + "\n")
+        half = path.with_name(f".{path.name}")
+        half.write_text(json.dumps({"role": role, "city": self.code, **counters}, indent=1) + "\n")
+        half.replace(path)
 
 
 def run_agent(role: str, ctx: AgentContext, body: Callable[[AgentContext], None]) -> int:

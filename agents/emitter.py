@@ -1,20 +1,19 @@
 """The sending half of an island: its weight stream, burst by burst, on time."""
 
+import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from agents.bursts import Packer
 from agents.context import NS_PER_MS, AgentContext, Endpoint
-from agents.pacing import Burst, burst_schedule
+from agents.ownstream import NS_PER_US, OwnStream
+from agents.pacing import Burst, burst_schedule, catch_up
 from agents.records import Kind, Recorder
+from agents.resumption import Former
 from agents.rounds import NEVER_NS
 from agents.sockets import BurstSender, interface_index
-from agents.state import State
-from agents.weights import Weights
-from agents.wire import PacketType, datagram_bytes
+from agents.wire import datagram_bytes
 from controller.plan import Stream
-
-NS_PER_US = 1000
 
 
 @dataclass
@@ -37,6 +36,13 @@ class Sent:
 class Emitter:
     """Sends the island's stream of every round.
 
+    Parameters
+    ----------
+    ctx, stream, recorder
+        The run, what makes the bursts, and what gets an event for each.
+    former
+        What an earlier process had sent: that is not sent again.
+
     Attributes
     ----------
     due_ns
@@ -46,26 +52,24 @@ class Emitter:
     """
 
     def __init__(
-        self, ctx: AgentContext, weights: Weights, state: State, epoch: int, recorder: Recorder
+        self,
+        ctx: AgentContext,
+        stream: OwnStream,
+        recorder: Recorder,
+        former: Former | None = None,
     ) -> None:
         self.sent = [Sent() for _ in range(ctx.plan.rounds)]
         self._ctx = ctx
-        self._weights = weights
-        self._state = state
+        self._stream = stream
         self._recorder = recorder
-        self._own_bit = 1 << ctx.city
+        self._former = former
+        self._began_ns = time.monotonic_ns()
         interface = interface_index(f"{ctx.code}-i") if ctx.plan.multicast else None
-        self._sender = BurstSender(datagram_bytes(ctx.layout.elements), interface)
-        self._packer = Packer(
-            ctx.burst_datagrams,
-            ctx.layout.elements,
-            kind=PacketType.DATA,
-            job_id=ctx.job_id,
-            epoch=epoch,
-            src=ctx.city,
+        self._sender = BurstSender(
+            datagram_bytes(ctx.layout.elements, ctx.layout.element_bytes), interface
         )
-        self._seq = 0
         self._packed = memoryview(b"")
+        self._packed_of = (-1, -1)
         self._round = -1
         self._bursts: list[Burst] = []
         self._next = 0
@@ -82,8 +86,9 @@ class Emitter:
         """Send the burst that is due."""
         burst = self._bursts[self._next]
         since_start_ns = now_ns - self._ctx.start_ns
-        if burst.copy == 0:
-            self._pack(burst, since_start_ns)
+        if self._packed_of != (self._round, burst.block):  # all copies are the same bytes
+            self._packed_of = (self._round, burst.block)
+            self._packed = self._stream.pack(self._round, burst.block, burst.count, since_start_ns)
         self._sender.send(self._packed, self._to[burst.copy])
         self.sent[self._round].add(since_start_ns, burst.count, burst.wire_bytes)
         self._recorder.add(
@@ -112,17 +117,6 @@ class Emitter:
         """Close the socket."""
         self._sender.close()
 
-    def _pack(self, burst: Burst, since_start_ns: int) -> None:
-        """Build a burst; all copies of it are the same bytes."""
-        last_elements = self._ctx.layout.elements_of(burst.block + burst.count - 1)
-        payload = self._packer.payload[: burst.count]
-        table = self._state.table(self._round)
-        self._weights.fill(self._round, self._own_bit, table, burst.block, payload)
-        self._packed = self._packer.seal(
-            burst.count, burst.block, self._seq, since_start_ns // NS_PER_US, last_elements
-        )
-        self._seq += burst.count
-
     def _prepare_due(self) -> None:
         """Find the next burst, in the next round that has one if need be."""
         while self._next == len(self._bursts):
@@ -145,8 +139,7 @@ class Emitter:
         else:
             address = ctx.addresses.aggregator if plan.aggregation else ctx.addresses.island
             self._to = [address(city) for city in receivers]
-        self._packer.address(round_index=self._round, clique=stream.clique, bitmap=self._own_bit)
-        return burst_schedule(
+        bursts = burst_schedule(
             ctx.layout,
             rate_gbps=stream.rate_gbps / plan.scale,
             offset_ns=round(stream.offset_ms * NS_PER_MS),
@@ -155,3 +148,12 @@ class Emitter:
             jitter_ns=round(ctx.jitter_us * NS_PER_US),
             jitter_key=(ctx.seed, ctx.city, self._round),
         )
+        return bursts if self._former is None else self._left(bursts, self._former)
+
+    def _left(self, bursts: list[Burst], former: Former) -> list[Burst]:
+        """What an earlier process has left of this round; nothing if nobody takes it any more."""
+        ctx, here = self._ctx, self._round
+        since_round_ns = self._began_ns - ctx.expectations[here].start_ns
+        closed = here + 1 < ctx.plan.rounds and since_round_ns >= ctx.interval_ns * 3 // 2
+        sent = Counter({block: n for (k, block), n in former.sent.items() if k == here})
+        return [] if closed else catch_up(bursts, sent, since_round_ns)

@@ -4,13 +4,18 @@ One thread. It sleeps until the next burst is due or something has arrived,
 whichever comes first.
 """
 
+import signal
 import time
+from functools import partial
+from typing import Any
 
 from agents.averaging import Replay, start_tables
 from agents.collector import Collector
 from agents.context import NS_PER_MS, AgentContext, run_agent
 from agents.emitter import Emitter
+from agents.ownstream import OwnStream
 from agents.records import Recorder
+from agents.resumption import read_former, rows_behind
 from agents.rounds import NEVER_NS, RoundWindow
 from agents.sockets import precise_timers, udp_counters
 from agents.state import SUFFIX, State
@@ -26,7 +31,8 @@ def run_island(ctx: AgentContext) -> int:
     rounds are complete or at `AgentContext.deadline_ns`, and writes
     ``island-<city>.bin`` (`agents.records`), ``island-<city>.state``
     (`agents.state`) and ``island-<city>.json``. Missing or wrong sums are told
-    there, not by the status.
+    there, not by the status. One that was started again (`AgentContext.restart`)
+    goes on from what its earlier lives left in these files.
     """
     return run_agent(ROLE, ctx, lambda c: Island(c).run())
 
@@ -36,36 +42,78 @@ class Island:
 
     def __init__(self, ctx: AgentContext) -> None:
         self._ctx = ctx
-        self._recorder = Recorder()
-        weights = Weights(ctx.seed, ctx.layout)
-        starts = start_tables(ctx.seed, len(ctx.plan.topology.codes), weights.shape)
-        self._file = ctx.output_path(ROLE, SUFFIX).open("wb")
-        self._state = State(starts[ctx.city], 1 << ctx.city, ctx.expectations, weights, self._file)
+        self._stopping = self._asleep = False
+        signal.signal(signal.SIGTERM, self._stop)
+        weights = Weights(ctx.seed, ctx.layout, ctx.element_type)
+        codes = ctx.plan.topology.codes
+        starts = start_tables(ctx.seed, len(codes), weights.shape, ctx.element_type)
         replay = Replay(ctx.plan, ctx.city, starts)
+        paths = partial(ctx.output_path, ROLE)
+        former = read_former(paths, ctx.restart, weights.shape)
+        goes_on = None
+        if former is not None:
+            goes_on = former.history, rows_behind(former, replay, ctx.city)
+        self._former = former
+        self._first_round = former.round if former else 0
+        self._recorder = Recorder(paths(".bin"))
+        self._file = paths(SUFFIX).open("wb")
+        self._state = State(
+            starts[ctx.city], 1 << ctx.city, ctx.expectations, weights, self._file, goes_on
+        )
         epoch = time.monotonic_ns() // NS_PER_MS & 0xFFFFFFFF
-        self._emitter = Emitter(ctx, weights, self._state, epoch, self._recorder)
-        self._collector = Collector(ctx, weights, self._state, replay, epoch, self._recorder)
+        stream = OwnStream(ctx, weights, self._state, epoch)
+        self._emitter = Emitter(ctx, stream, self._recorder, former)
+        self._collector = Collector(
+            ctx, weights, self._state, replay, epoch, self._recorder, self._first_round
+        )
         self._window = RoundWindow(ctx)
+        self._told_round = -1
 
     def run(self) -> None:
         """Send and receive until everything is done or the deadline has come."""
         precise_timers()
         emitter, collector, window = self._emitter, self._collector, self._window
         deadline_ns = self._ctx.deadline_ns
-        collector.open_round(0)
-        now_ns = time.monotonic_ns()
-        while now_ns < deadline_ns and not self._done(now_ns):
+        now_ns = self._begin()
+        while now_ns < deadline_ns and not self._done(now_ns) and not self._stopping:
             if now_ns >= window.due_ns:
                 self._change_rounds(now_ns)
+            if self._state.latest != self._told_round:
+                self._tell(now_ns)
             if now_ns >= emitter.due_ns:
                 emitter.send(now_ns)
                 now_ns = time.monotonic_ns()
             wake_ns = min(emitter.due_ns, window.due_ns, deadline_ns, self._recover(now_ns))
-            arrived = collector.socket.wait(wake_ns - now_ns)
+            arrived = self._sleep(wake_ns - now_ns)
             now_ns = time.monotonic_ns()
             if arrived:
                 collector.receive(now_ns)
         self._write()
+
+    def _stop(self, _signal: int, _frame: object) -> None:
+        self._stopping = True
+        if self._asleep:
+            raise InterruptedError
+
+    def _sleep(self, timeout_ns: int) -> bool:
+        """Wait until something has come, the time is over, or SIGTERM came."""
+        self._asleep = True
+        try:
+            return bool(self._collector.socket.wait(timeout_ns))
+        except InterruptedError:
+            return False
+        finally:
+            self._asleep = False
+
+    def _begin(self) -> int:
+        """Open the rounds of this time, and ask for what an earlier process had of them."""
+        self._collector.open_round(0)
+        now_ns = time.monotonic_ns()
+        self._change_rounds(now_ns)
+        recovery = self._collector.recovery
+        if self._former is not None and recovery is not None:
+            recovery.resume(self._former.received, now_ns)
+        return now_ns
 
     def _done(self, now_ns: int) -> bool:
         """Whether everything was sent and has come, and nobody needs this island any more."""
@@ -90,15 +138,31 @@ class Island:
             if opening is not None:
                 self._collector.open_round(opening)
 
+    def _tell(self, now_ns: int) -> None:
+        """Write down what was counted so far, for when this process is killed.
+
+        Once a round, when it is fixed what the island sends in it: what comes for the
+        rounds before makes no difference to the state any more.
+        """
+        self._told_round = self._state.latest
+        until_ns = now_ns - self._ctx.start_ns
+        self._ctx.write_counters(ROLE, {"until_ns": until_ns, **self._counters()})
+
     def _write(self) -> None:
-        ctx, emitter, collector = self._ctx, self._emitter, self._collector
+        emitter, collector = self._emitter, self._collector
         complete = emitter.done and collector.complete
-        recovery = collector.recovery
         udp = udp_counters()  # before the socket is closed: what comes later meets no port
         collector.close()
-        self._state.finish()
+        if not self._stopping:
+            self._state.finish()
         self._file.close()
-        self._recorder.write(ctx.output_path(ROLE, ".bin"))
+        self._recorder.close()
+        counters = {**self._counters(), "complete": complete, "udp": udp}
+        self._ctx.write_counters(ROLE, counters)
+
+    def _counters(self) -> dict[str, Any]:
+        ctx, emitter, collector = self._ctx, self._emitter, self._collector
+        recovery = collector.recovery
         rounds = [
             {
                 "round": k,
@@ -108,15 +172,13 @@ class Island:
             }
             for k in range(ctx.plan.rounds)
         ]
-        ctx.write_counters(
-            ROLE,
-            {
-                "complete": complete,
-                "rounds": rounds,
-                "drops": collector.drops(),
-                "socket_overflow": collector.socket.overflow,
-                "receive_buffer_bytes": collector.socket.buffer_bytes,
-                "udp": udp,
-                **({"recovery": recovery.counters()} if recovery is not None else {}),
-            },
-        )
+        return {
+            "complete": False,
+            "first_round": self._first_round,
+            "rounds": rounds,
+            "drops": collector.drops(),
+            "socket_overflow": collector.socket.overflow,
+            "receive_buffer_bytes": collector.socket.buffer_bytes,
+            "udp": udp_counters(),
+            **({"recovery": recovery.counters()} if recovery is not None else {}),
+        }

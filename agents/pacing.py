@@ -1,6 +1,8 @@
 """When each burst of a stream leaves: absolute times, counted in bytes on the wire."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,3 +74,30 @@ def burst_schedule(
         )
         for i, t in enumerate(np.rint(due))
     ]
+
+
+def catch_up(bursts: Sequence[Burst], sent: Counter[int], since_round_ns: int) -> list[Burst]:
+    """What is left of a stream whose sender was away, and when it leaves.
+
+    What is still due leaves on time, for the others' blocks arrive at that time, too.
+    What should have left meanwhile follows at the same pace, so that the stream ends
+    later by as long as its sender was away, and no link is asked for more than planned.
+
+    Parameters
+    ----------
+    bursts
+        The whole stream, in order.
+    sent
+        Copies of each burst that have left, by first block.
+    since_round_ns
+        The time, since the start of the round.
+    """
+    left = [burst for burst in bursts if burst.copy >= sent[burst.block]]
+    on_time = [burst for burst in left if burst.due_ns >= since_round_ns]
+    overdue = [burst for burst in left if burst.due_ns < since_round_ns]
+    if not overdue:
+        return on_time
+    pace_ns = (bursts[-1].due_ns - bursts[0].due_ns) // max(1, len(bursts) - 1)
+    free_ns = on_time[-1].due_ns + pace_ns if on_time else since_round_ns
+    shift_ns = free_ns - overdue[0].due_ns
+    return on_time + [replace(burst, due_ns=burst.due_ns + shift_ns) for burst in overdue]

@@ -6,6 +6,7 @@ guest process would cost more than the run itself.
 
 import struct
 from enum import IntEnum
+from mmap import mmap
 from pathlib import Path
 
 import numpy as np
@@ -58,21 +59,36 @@ EVENT_DTYPE = np.dtype(
 )
 """One event. ``t_ns`` is relative to the start of round 0; ``exact`` is 1 where
 the sums of the burst were compared with the true ones and agree, 0 where they
-do not agree, 2 where nothing was compared."""
+do not agree, 2 where nothing was compared or a contributor's state was old."""
 
-NOT_CHECKED = 2
+WRONG, EXACT, NOT_CHECKED = 0, 1, 2
 CHUNK_EVENTS = 2048
+"""Events of a chunk; its bytes are whole pages of memory."""
 
+_CHUNK_BYTES = CHUNK_EVENTS * EVENT_DTYPE.itemsize
+_UNUSED = 0
+"""``kind`` of the room that a process left that was killed."""
 _EVENT = struct.Struct("<qIBBBBIIQ")
 
 
 class Recorder:
-    """Collects events in memory and writes them once, at the end."""
+    """Takes events into pages of its file, where they survive a sudden end of the process.
 
-    def __init__(self) -> None:
-        self._chunk = bytearray(CHUNK_EVENTS * EVENT_DTYPE.itemsize)
+    The pages are mapped: an event costs no system call, and is in the file as soon as
+    it is written, for whoever reads it on the same machine.
+
+    Parameters
+    ----------
+    path
+        The file, raw little-endian records; without one, events stay in memory.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._file = None if path is None else path.open("w+b")
+        self._full: list[mmap] = []
+        self._full_bytes = 0
+        self._chunk = self._new_chunk()
         self._used = 0
-        self._full: list[bytearray] = []
 
     def add(
         self,
@@ -94,14 +110,16 @@ class Recorder:
         )
         self._used += _EVENT.size
 
-    def page(self, events: int) -> tuple[bytearray, int]:
-        """Room for so many events: a chunk, and its bytes already used.
+    def page(self, events: int) -> tuple[mmap, int]:
+        """Room for one event, or for none: a chunk, and its bytes already used.
 
         Whoever writes there says with `written` how many bytes are used then.
         """
-        if self._used + events * EVENT_DTYPE.itemsize > len(self._chunk):
-            self._full.append(self._chunk[: self._used])
-            self._chunk = bytearray(len(self._chunk))
+        if self._used + events * EVENT_DTYPE.itemsize > _CHUNK_BYTES:
+            if self._file is None:
+                self._full.append(self._chunk)
+            self._full_bytes += _CHUNK_BYTES
+            self._chunk = self._new_chunk()
             self._used = 0
         return self._chunk, self._used
 
@@ -111,16 +129,28 @@ class Recorder:
 
     def array(self) -> npt.NDArray[np.void]:
         """All events so far, shape (n,), dtype `EVENT_DTYPE`."""
-        return np.frombuffer(self._bytes(), dtype=EVENT_DTYPE)
+        if self._file is None:
+            whole = b"".join([*self._full, self._chunk[: self._used]])
+        else:
+            self._file.seek(0)
+            whole = self._file.read(self._full_bytes + self._used)
+        return np.frombuffer(whole, dtype=EVENT_DTYPE)
 
-    def write(self, path: Path) -> None:
-        """Write all events as raw little-endian records."""
-        path.write_bytes(self._bytes())
+    def close(self) -> None:
+        """Cut the file to the events that it holds, and close it."""
+        if self._file is not None:
+            self._file.truncate(self._full_bytes + self._used)
+            self._file.close()
 
-    def _bytes(self) -> bytes:
-        return b"".join([*self._full, self._chunk[: self._used]])
+    def _new_chunk(self) -> mmap:
+        if self._file is None:
+            return mmap(-1, _CHUNK_BYTES)
+        self._file.truncate(self._full_bytes + _CHUNK_BYTES)
+        return mmap(self._file.fileno(), _CHUNK_BYTES, offset=self._full_bytes)
 
 
 def read_events(path: Path) -> npt.NDArray[np.void]:
-    """Read what `Recorder.write` wrote; shape (n,), dtype `EVENT_DTYPE`."""
-    return np.frombuffer(path.read_bytes(), dtype=EVENT_DTYPE)
+    """Read what a `Recorder` wrote, closed or not; shape (n,), dtype `EVENT_DTYPE`."""
+    events: npt.NDArray[np.void] = np.frombuffer(path.read_bytes(), dtype=EVENT_DTYPE)
+    used: npt.NDArray[np.void] = events[events["kind"] != _UNUSED]
+    return used

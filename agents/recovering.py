@@ -6,6 +6,7 @@ from typing import Any
 
 from agents.bursts import Batch, Run
 from agents.context import END_MARGIN_NS, AgentContext
+from agents.ownstream import OwnStream
 from agents.records import Recorder
 from agents.recovery.control import CONTROL_TYPES, LONGEST_BYTES, REPAIR, Control, decode
 from agents.recovery.repair import Seen
@@ -50,7 +51,8 @@ class Recovery:
         self._source: RepairSource | None = None
         if ctx.repair:
             self._repairer = Repairer(ctx, epoch, self._socket, recorder, seen)
-            self._source = RepairSource(ctx, weights, state, epoch, self._socket, recorder)
+            stream = OwnStream(ctx, weights, state, epoch)
+            self._source = RepairSource(ctx, stream, state, epoch, self._socket, recorder)
 
     @property
     def due_ns(self) -> int:
@@ -79,6 +81,23 @@ class Recovery:
         self._requester.close_round(round_index)
         if self._repairer is not None:
             self._repairer.close_round(round_index)
+
+    def resume(self, received: Iterable[tuple[int, int, int]], now_ns: int) -> None:
+        """Ask for what an earlier process of the island had received and lost.
+
+        The aggregator sends again what it still keeps, the senders the rest.
+
+        Parameters
+        ----------
+        received
+            Round, first block and count.
+        now_ns
+            The time; the open rounds are known.
+        """
+        self._requester.greet()
+        if self._repairer is not None:
+            for round_index, block, count in received:
+                self._repairer.lose(round_index, block, count, now_ns)
 
     def kind_of(self, first_type: int) -> PacketType | None:
         """What a buffer is to hold, by the type of its first datagram; None: control datagrams."""

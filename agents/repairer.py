@@ -77,6 +77,10 @@ class Repairer:
         self._quiet_ns.pop(round_index, None)
         self._overdue.pop(round_index, None)
 
+    def lose(self, round_index: int, block: int, count: int, now_ns: int) -> None:
+        """No sum completes these blocks of an open round any more."""
+        self._repairs.lose(round_index, block, count, now_ns)
+
     def took(self, run: Run, kind: PacketType, now_ns: int) -> None:
         """Take note of what came, as a sum or from a sender itself."""
         count = len(run.values)

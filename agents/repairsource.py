@@ -3,8 +3,8 @@
 from collections import Counter, deque
 from typing import Any
 
-from agents.bursts import Packer
-from agents.context import NS_PER_MS, AgentContext
+from agents.context import AgentContext
+from agents.ownstream import OwnStream
 from agents.records import Kind, Recorder
 from agents.recovery.bucket import datagram_bucket
 from agents.recovery.control import REPAIR, Control, encode
@@ -13,7 +13,6 @@ from agents.recovery.resend import merged
 from agents.repairer import REPAIR_SHARE
 from agents.sockets import BurstSender, ControlSocket
 from agents.state import State
-from agents.weights import Weights
 from agents.wire import PacketType, datagram_bytes
 
 MAX_WAITING = 1024
@@ -25,8 +24,8 @@ class RepairSource:
 
     Parameters
     ----------
-    ctx, weights, state, epoch
-        The run, and what the island sends.
+    ctx, stream, state, epoch
+        The run, what makes the bursts, of which rounds, and this process.
     socket, recorder
         What refusals leave by, and what gets an event for every burst.
 
@@ -43,7 +42,7 @@ class RepairSource:
     def __init__(
         self,
         ctx: AgentContext,
-        weights: Weights,
+        stream: OwnStream,
         state: State,
         epoch: int,
         socket: ControlSocket,
@@ -53,25 +52,15 @@ class RepairSource:
         self.asked_ns = 0
         self.drops: Counter[str] = Counter()
         self._ctx = ctx
-        self._weights = weights
+        self._stream = stream
         self._state = state
         self._epoch = epoch
         self._socket = socket
         self._recorder = recorder
-        self._own_bit = 1 << ctx.city
-        size = ctx.layout.elements
         self._bucket = datagram_bucket(ctx.access_gbps, REPAIR_SHARE, ctx.layout.burst_bytes(0, 1))
-        self._sender = BurstSender(datagram_bytes(size), interface=None)
-        self._packer = Packer(
-            ctx.burst_datagrams,
-            size,
-            kind=PacketType.DATA,
-            job_id=ctx.job_id,
-            epoch=epoch,
-            src=ctx.city,
-        )
+        size = datagram_bytes(ctx.layout.elements, ctx.layout.element_bytes)
+        self._sender = BurstSender(size, interface=None)
         self._waiting: deque[tuple[int, int, int, int]] = deque()
-        self._seq = 0
         self._sent = 0
         self._limited = 0
         self._impossible = 0
@@ -115,7 +104,7 @@ class RepairSource:
             if not self._state.holds(round_index):
                 self._waiting.popleft()
                 continue
-            part = self._bucket.take(min(count, self._packer.rows), now_ns)
+            part = self._bucket.take(min(count, self._ctx.burst_datagrams), now_ns)
             if part == 0:
                 self.due_ns = self._bucket.ready_ns(now_ns)
                 return
@@ -146,17 +135,9 @@ class RepairSource:
         return stream is not None and plan.topology.codes[city] in stream.receivers
 
     def _send(self, to: int, round_index: int, block: int, count: int, now_ns: int) -> None:
-        ctx, packer = self._ctx, self._packer
+        ctx = self._ctx
         since_start_ns = now_ns - ctx.start_ns
-        clique = ctx.expectations[round_index].clique
-        packer.address(round_index=round_index, clique=clique, bitmap=self._own_bit)
-        table = self._state.table(round_index)
-        self._weights.fill(round_index, self._own_bit, table, block, packer.payload[:count])
-        last_elements = ctx.layout.elements_of(block + count - 1)
-        burst = packer.seal(
-            count, block, self._seq, since_start_ns * 1000 // NS_PER_MS, last_elements
-        )
+        burst = self._stream.pack(round_index, block, count, since_start_ns)
         self._sender.send(burst, ctx.addresses.island(to))
-        self._seq += count
         self._sent += count
         self._recorder.add(since_start_ns, round_index, Kind.REPAIR, ctx.city, block, count, to)

@@ -12,7 +12,7 @@ from agents.context import NS_PER_MS, AgentContext
 from agents.records import Kind, Recorder
 from agents.recovery.bucket import datagram_bucket
 from agents.recovery.control import Control, chunks, encode
-from agents.recovery.gaps import GapCounters, GapTracker
+from agents.recovery.gaps import GapCounters, GapTracker, Range
 from agents.recovery.histogram import Histogram
 from agents.recovery.rto import Rto
 from agents.recovery.serial import WRAP, Epochs
@@ -121,14 +121,15 @@ class Requester:
                 if 0 <= round_index < message.round:
                     self._ends.setdefault(round_index, end)
 
+    def greet(self) -> None:
+        """Make the aggregator tell where its stream is, as it does to who takes it for another."""
+        self._send(((0, 1),))
+
     def poll(self, now_ns: int) -> None:
         """Ask for what is due."""
         ranges = self._tracker.poll(now_ns)
         for part in chunks(ranges):
-            city = self._ctx.city
-            message = Control(PacketType.NACK, city, self._epoch, self._round, self._nacks, 0, part)
-            self._nacks += 1
-            self._socket.send(encode(message, self._ctx.job_id), self._to)
+            self._send(part)
         for seq, count in ranges:
             self._record(Kind.NACK, seq, count, now_ns)
 
@@ -142,6 +143,12 @@ class Requester:
             "pending_datagrams": self._tracker.pending,
             "gap_times": self._took.report(),
         }
+
+    def _send(self, ranges: tuple[Range, ...]) -> None:
+        city, epoch = self._ctx.city, self._epoch
+        message = Control(PacketType.NACK, city, epoch, self._round, self._nacks, 0, ranges)
+        self._nacks += 1
+        self._socket.send(encode(message, self._ctx.job_id), self._to)
 
     def _new_tracker(self) -> GapTracker:
         return GapTracker(self._rto, self._bucket, self._gap_counters)

@@ -15,10 +15,12 @@ import numpy.typing as npt
 from agents.averaging import average
 from agents.context import Expectation
 from agents.weights import Weights
-from agents.wire import ELEMENT_BYTES, ELEMENT_DTYPE, Elements
+from agents.wire import ELEMENT_BYTES, ELEMENT_DTYPE, Elements, Values
 from testbed.errors import InputError
 
 SUFFIX = ".state"
+
+Rows = npt.NDArray[np.bool_]
 
 
 class State:
@@ -33,7 +35,12 @@ class State:
     weights
         The coding of rows into blocks.
     file
-        Gets the vector of every round, and that after the last one.
+        Gets the vector of every round, and that after the last one, each as soon as it
+        is fixed.
+    former
+        Vectors that an earlier process of the island had fixed, if there was one, shape
+        (n, rows, elements), and which rows of the last of them are behind. The island
+        goes on from there; what had come for the next round has to come again.
 
     Attributes
     ----------
@@ -48,6 +55,7 @@ class State:
         expectations: Sequence[Expectation],
         weights: Weights,
         file: BufferedWriter,
+        former: tuple[Elements, Rows] | None = None,
     ) -> None:
         self.stale_rows = [0] * len(expectations)
         self._own_bit = own_bit
@@ -58,8 +66,12 @@ class State:
         self._sent = (start.copy(), np.empty_like(start))
         self._next = np.empty_like(start)
         self._fresh = np.zeros(len(start), np.bool_)
-        self._to_come = self._rows_to_come()
+        self._behind = (np.zeros_like(self._fresh), np.zeros_like(self._fresh))
+        self._next_behind = np.zeros_like(self._fresh)
         self._save()
+        if former is not None:
+            self._resume(*former)
+        self._to_come = self._rows_to_come()
 
     @property
     def latest(self) -> int:
@@ -76,7 +88,14 @@ class State:
             self._advance()
         return self._sent[round_index % 2]
 
-    def take(self, round_index: int, block: int, totals: Elements) -> None:
+    def behind(self, round_index: int) -> Rows:
+        """Rows of `table` that differ from the true ones, for want of a sum; shape (rows,).
+
+        Either their own sum had not come in time, or one that did was of such a row.
+        """
+        return self._behind[round_index % 2]
+
+    def take(self, round_index: int, block: int, totals: Values, *, stale: bool = False) -> None:
         """Average rows from their clique's sums, the own contribution included.
 
         Parameters
@@ -85,6 +104,8 @@ class State:
             The round, and the first block.
         totals
             Shape (count, n_elem), complete sums of consecutive blocks.
+        stale
+            Whether some contributor's row was behind.
         """
         if self._to_come == 0 or round_index != self._round:
             return
@@ -98,6 +119,7 @@ class State:
                 offset = self._weights.offset(round_index, bitmap, block + i)
                 self._next[row] = average(totals[i] - np.int32(offset), bitmap.bit_count())
                 self._fresh[row] = True
+                self._next_behind[row] = stale or self._behind[round_index % 2][row]
                 self._to_come -= 1
 
     def finish(self) -> None:
@@ -111,10 +133,22 @@ class State:
         now, then = self._sent[self._round % 2], self._sent[(self._round + 1) % 2]
         np.copyto(then, now)
         np.copyto(then, self._next, where=self._fresh[:, np.newaxis])
+        alone = not self._expectations[self._round].senders
+        was_behind = self._behind[self._round % 2] if alone else True
+        self._behind[(self._round + 1) % 2][:] = np.where(
+            self._fresh, self._next_behind, was_behind
+        )
         self._fresh[:] = False
         self._round += 1
         self._to_come = self._rows_to_come()
         self._save()
+
+    def _resume(self, history: Elements, behind: Rows) -> None:
+        for vector in history[1:]:
+            self._round += 1
+            np.copyto(self._sent[self._round % 2], vector)
+            self._save()
+        self._behind[self._round % 2][:] = behind
 
     def _rows_to_come(self) -> int:
         ends = self._round == len(self._expectations)
@@ -123,6 +157,7 @@ class State:
 
     def _save(self) -> None:
         self._file.write(self._sent[self._round % 2].data)
+        self._file.flush()
 
 
 def read_states(path: Path, shape: tuple[int, int], rounds: int) -> npt.NDArray[np.int32]:
@@ -142,3 +177,16 @@ def read_states(path: Path, shape: tuple[int, int], rounds: int) -> npt.NDArray[
     if size != expected:
         raise InputError(f"{path} is {size} bytes instead of {expected}: is it cut off?")
     return np.memmap(path, ELEMENT_DTYPE, mode="r", shape=whole)
+
+
+def read_history(path: Path, shape: tuple[int, int]) -> Elements | None:
+    """The vectors that a `State` had fixed when its process ended, shape (n, rows, elements).
+
+    None if there are none. A last vector that was cut off is left out.
+    """
+    if not path.exists():
+        return None
+    whole = np.fromfile(path, ELEMENT_DTYPE)
+    size = shape[0] * shape[1]
+    count = len(whole) // size
+    return whole[: count * size].reshape(count, *shape) if count else None

@@ -123,6 +123,8 @@ class Flag(IntFlag):
     """An element left the range of int32 and was set to its limit."""
     NONFINITE = 2
     """An element is infinite or no number."""
+    STALE = 4
+    """A contributor lacked a sum of an earlier round, and sent what it had before."""
 
 
 def dtype_named(name: str) -> DType:

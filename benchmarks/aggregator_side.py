@@ -18,10 +18,11 @@ from agents.aggregator.intake import serving_sockets
 from agents.aggregator.native import NativeEngine
 from agents.aggregator.ring import ResendRing
 from agents.context import Endpoint
-from agents.native.build import ensure_library, load
+from agents.native.build import SOURCES
 from agents.native.layout import Served
 from agents.records import Recorder
 from benchmarks.aggregator_load import JOB_ID, Shape, segments, sending_socket
+from testbed.compiled import ensure_library, load
 
 Kind = Literal["bound", "native", "native-calls", "reference"]
 KINDS: Final[tuple[Kind, ...]] = ("bound", "native", "native-calls", "reference")
@@ -58,7 +59,7 @@ class Board:
 class _Scratch(Recorder):
     """Keeps one chunk of events and writes over it: a benchmark has no use for them."""
 
-    def page(self, events: int) -> tuple[bytearray, int]:
+    def page(self, events: int) -> tuple[mmap.mmap, int]:
         chunk, used = super().page(events)
         self._full.clear()
         return chunk, used
@@ -210,7 +211,7 @@ class _Bound:
     """Receives and adds in C; it looks up at the board after each buffer, too."""
 
     def __init__(self, shape: Shape, incoming: socket.socket, board: Board) -> None:
-        library = load(ensure_library("bound", [Path(__file__).with_name("bound.c")]))
+        library = load(ensure_library("bound", [Path(__file__).with_name("bound.c")], SOURCES))
         self._receive = library.bound_receive
         pointer, u32 = ctypes.c_void_p, ctypes.c_uint32
         self._receive.argtypes = [

@@ -14,11 +14,13 @@ class SumChecks:
     expected: int
     exact: int
     wrong: int
+    stale: int
+    """They differ because some island had to send an older state."""
 
     @property
     def incomplete(self) -> int:
         """Block sums that an island never had in full, so that there was nothing to compare."""
-        return self.expected - self.exact - self.wrong
+        return self.expected - self.exact - self.wrong - self.stale
 
     @property
     def all_exact(self) -> bool:
@@ -70,13 +72,14 @@ def memory_capacity(run: RunData) -> float:
 
 def sum_checks(run: RunData) -> SumChecks:
     """Add up what the islands found when they compared their sums with the true ones."""
-    expected = exact = wrong = 0
+    expected = exact = wrong = stale = 0
     for code, counted in run.counters["island"].items():
         for this_round in _entry(counted, "rounds", f"island {code}"):
             expected += _entry(this_round, "expected_blocks", f"island {code}")
             exact += _entry(this_round, "exact_blocks", f"island {code}")
             wrong += _entry(this_round, "wrong_blocks", f"island {code}")
-    return SumChecks(expected, exact, wrong)
+            stale += _entry(this_round, "stale_blocks", f"island {code}")
+    return SumChecks(expected, exact, wrong, stale)
 
 
 def stale_rows(run: RunData) -> dict[str, int]:

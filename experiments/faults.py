@@ -31,8 +31,9 @@ class Restart(Frozen):
     down_ms
         From its end to its new start.
     signal
-        ``kill``: it ends there and then, and what it had not written down is lost;
-        ``term``: it finishes what it holds first.
+        ``kill``: it ends there and then, and what it had only in memory is lost;
+        ``term``: an aggregator lets what it holds leave first, an island writes down what
+        it counted.
     """
 
     at_ms: Time

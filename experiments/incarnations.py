@@ -16,6 +16,16 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from testbed.errors import InputError
 
 FAULTS_FILE = "faults.json"
+_FINDINGS = (
+    "complete_blocks",
+    "exact_blocks",
+    "stale_blocks",
+    "incomplete_blocks",
+    "missing_blocks",
+    "missing_contributions",
+    "stale_rows",
+)
+"""What an island says of the sums of a round, beside those that are wrong."""
 
 
 class FaultRecord(BaseModel):
@@ -43,7 +53,7 @@ class Incarnation:
     city: str
     restart: int
     killed: bool
-    """It had no time to write anything down."""
+    """It had no time to finish: its counters end before it did."""
 
     @property
     def stem(self) -> str:
@@ -77,6 +87,35 @@ def incarnations(role: str, city: str, faults: tuple[FaultRecord, ...]) -> list[
     return [Incarnation(role, city, n, killed.get(n, False)) for n in range(restarted + 1)]
 
 
+def superseded(told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out what an island found about sums that another life of it answers for.
+
+    A life goes on from the round of which it was fixed what the island sends. What an
+    earlier one had received of that round and later ones is gone with it, and so are
+    its findings, except that a sum was wrong. A later one does not receive what was before.
+
+    Parameters
+    ----------
+    told
+        Counters of the lives, in order; those without ``first_round`` stay as they are.
+    """
+    if not all("first_round" in one for one in told):
+        return list(told)
+    firsts: list[int] = [one["first_round"] for one in told]
+    kept = []
+    for number, one in enumerate(told):
+        end = min(firsts[number + 1 :], default=len(one["rounds"]))
+        own = range(firsts[number], end)
+        rounds = [
+            entry
+            if entry["round"] in own
+            else {k: 0 if k in _FINDINGS else v for k, v in entry.items()}
+            for entry in one["rounds"]
+        ]
+        kept.append({**one, "rounds": rounds})
+    return kept
+
+
 def merge_counters(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Put together what an agent counted in several lives.
 
@@ -89,7 +128,10 @@ def merge_counters(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {key: _merge(key, [t[key] for t in told if key in t]) for key in {**told[0], **told[-1]}}
 
 
-def _merge(key: str, values: Sequence[Any]) -> Any:
+def _merge(key: str, told: Sequence[Any]) -> Any:
+    values = [value for value in told if value is not None]
+    if not values:
+        return None
     first = values[0]
     if isinstance(first, dict):
         if key == "udp":
@@ -107,5 +149,7 @@ def _merge(key: str, values: Sequence[Any]) -> Any:
         ]
     if isinstance(first, bool) or not isinstance(first, int | float) or key == "round":
         return values[-1]
+    if key.startswith("first_"):
+        return min(values)
     largest = key.startswith("expected") or key.endswith(("_bytes", "slots", "_ns"))
     return max(values) if largest else sum(values)

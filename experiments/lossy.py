@@ -76,6 +76,9 @@ def lossy_part(run: RunData, drops: Mapping[str, int], legs: Legs) -> LossyPart:
             "unread_datagrams": unread(network) if asked else 0,
             "faults": [_timed(fault) for fault in run.faults],
             "unrecorded": list(run.unrecorded),
+            "counted_until_ms": {
+                stem: until_ns / NS_PER_MS for stem, until_ns in run.counted_until_ns.items()
+            },
         },
     )
 

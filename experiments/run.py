@@ -80,7 +80,8 @@ def run_experiment(
     if clock == "real":
         require_root()
     kernel = ensure_kernel() if clock == "virtual" else None
-    ensure_kernel_library()  # here, for the virtual machine may not keep what it builds
+    if config.engine == "native" and config.aggregation:
+        ensure_kernel_library()  # here, for the virtual machine may not keep what it builds
     run_dir = create_run(results_dir, config)
     with _state_of(run_dir), termination_interrupts():
         plan.write(run_dir / "plan.json")

@@ -1,7 +1,7 @@
 """Everything that one finished run left in its folder, read and validated."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from experiments.incarnations import (
     incarnations,
     merge_counters,
     read_faults,
+    superseded,
 )
 from experiments.network_record import NetworkRecord, read_network
 from experiments.results import read_json
@@ -31,7 +32,9 @@ class RunData:
 
     ``counters`` is by role, then by city code, over all lives of an agent; ``states``
     holds every island's parameter vectors, shape (rounds + 1, elements), by city index.
-    ``unrecorded`` are agents that were killed before they could write anything down.
+    ``unrecorded`` are agents that were killed before they could write anything down;
+    ``counted_until_ns`` has those that were killed later, whose records are whole, and
+    since when their counters lack something, after the start of round 0.
     """
 
     run_dir: Path
@@ -44,6 +47,7 @@ class RunData:
     states: tuple[npt.NDArray[np.int32], ...]
     faults: tuple[FaultRecord, ...] = ()
     unrecorded: tuple[str, ...] = ()
+    counted_until_ns: Mapping[str, int] = field(default_factory=dict)
 
     def block_bytes(self) -> npt.NDArray[np.int64]:
         """Bytes on the wire of each block of a stream, shape (blocks,), scaled."""
@@ -69,6 +73,13 @@ def load_run(run_dir: Path) -> RunData:
     faults = read_faults(raw)
     codes = plan.topology.codes
     lives = {role: {code: incarnations(role, code, faults) for code in codes} for role in roles}
+    killed = [
+        life
+        for by_city in lives.values()
+        for all_lives in by_city.values()
+        for life in all_lives
+        if life.killed
+    ]
     return RunData(
         run_dir=run_dir,
         plan=plan,
@@ -84,18 +95,21 @@ def load_run(run_dir: Path) -> RunData:
             for code in codes
         ),
         faults=faults,
-        unrecorded=tuple(
-            life.stem
-            for by_city in lives.values()
-            for all_lives in by_city.values()
-            for life in all_lives
-            if life.killed and not (raw / f"{life.stem}.json").exists()
-        ),
+        unrecorded=tuple(life.stem for life in killed if not _told(raw, life).exists()),
+        counted_until_ns={
+            life.stem: int(read_json(_told(raw, life)).get("until_ns", 0))
+            for life in killed
+            if _told(raw, life).exists()
+        },
     )
+
+
+def _told(raw_dir: Path, life: Incarnation) -> Path:
+    return raw_dir / f"{life.stem}.json"
 
 
 def _counters(raw_dir: Path, lives: Sequence[Incarnation]) -> dict[str, Any]:
     """What an agent counted in all its lives; one that was killed may not have told."""
-    paths = [(life, raw_dir / f"{life.stem}.json") for life in lives]
+    paths = [(life, _told(raw_dir, life)) for life in lives]
     told = [read_json(path) for life, path in paths if path.exists() or not life.killed]
-    return merge_counters(told)
+    return merge_counters(superseded(told))

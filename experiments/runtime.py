@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.context import Collision, ElementType, EngineName, Hash, MemoryModel
+from agents.names import Collision, ElementType, EngineName, Hash, MemoryModel
 from experiments.faults import Fault
 from experiments.impairments import LinkImpairment
 from testbed.jsonmodel import read_model

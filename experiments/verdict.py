@@ -111,8 +111,8 @@ def check_sums(
     promise: Promise,
 ) -> list[Finding]:
     """Check that every island holds the true sum of every block."""
-    # What never came is the expected price of a forced run, or of an asked fault; a
-    # wrong sum is not, unless somebody had to send an old state.
+    # What never came, or came too late, is the expected price of a forced run, or of an
+    # asked fault; a wrong sum is not.
     price = promise.price
     behind = f"parameter rows kept an older state, their sums were late ({', '.join(stale)})"
     causes = ", ".join(f"{name} {count}" for name, count in sorted(partial.items()))
@@ -120,7 +120,8 @@ def check_sums(
     mended = promise.asked and not sums.incomplete
     faults: tuple[tuple[int, Level, str], ...] = (
         (sum(stale.values()), price, behind),
-        (sums.wrong, price if stale else "FAIL", "block sums are wrong"),
+        (sums.wrong, "FAIL", "block sums are wrong"),
+        (sums.stale, price, "block sums have an older state in them"),
         (sums.incomplete, price, "block sums were never complete"),
         (delivery.missing, price, "contributions never reached their island"),
         (delivery.foreign, "FAIL", "contributions came from outside the clique"),
@@ -190,7 +191,8 @@ def check_faults(
         findings.append(Finding("DEGRADED", text))
     if unrecorded:
         names = ", ".join(unrecorded)
-        findings.append(Finding("DEGRADED", f"killed, so that its records are missing: {names}"))
+        text = f"killed before it wrote anything down: {names}"
+        findings.append(Finding("DEGRADED", text))
     return findings
 
 

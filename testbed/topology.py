@@ -190,7 +190,9 @@ def _link(file: YamlFile, where: Where, value: Value) -> Link:
 def _faults(cities: Sequence[City], links: Sequence[Link]) -> list[tuple[Where, str]]:
     """Find what is wrong between the parts: where, and one sentence each."""
     if not 2 <= len(cities) <= MAX_ISLANDS:
-        return [(("cities",), f"a topology has 2 to {MAX_ISLANDS} cities, not {len(cities)}")]
+        text = f"a topology has 2 to {MAX_ISLANDS} cities, not {len(cities)}"
+        bits = f": a packet has {MAX_ISLANDS} bits, one for each contributor"
+        return [(("cities",), text + (bits if len(cities) > MAX_ISLANDS else ""))]
     faults: list[tuple[Where, str]] = []
     codes: set[str] = set()
     for i, city in enumerate(cities):

@@ -41,8 +41,8 @@ def run_aggregator(ctx: AgentContext) -> int:
 
     The process must be single-threaded and in the aggregator host's network
     namespace. On SIGTERM open sums are flushed and, with recovery, sent again as long
-    as the island asks; then ``aggregator-<city>.bin`` (`agents.records`) and
-    ``aggregator-<city>.json`` are written.
+    as the island asks. ``aggregator-<city>.bin`` (`agents.records`) is written all along,
+    ``aggregator-<city>.json`` at each change of rounds and in the end.
     """
     return run_agent(ROLE, ctx, _run)
 
@@ -60,7 +60,7 @@ class Aggregator:
         self._ctx = ctx
         self._stopping = False
         signal.signal(signal.SIGTERM, self._stop)
-        self._recorder = Recorder()
+        self._recorder = Recorder(ctx.output_path(ROLE, ".bin"))
         row_bytes = datagram_bytes(ctx.layout.elements, ctx.layout.element_bytes)
         self._ring = ResendRing(
             ring_rows(ctx.resend_bytes, row_bytes, ctx.burst_datagrams), row_bytes
@@ -94,13 +94,14 @@ class Aggregator:
             Called between two buffers every 10 ms or so, for whoever watches.
         """
         self._open_round(0)
+        self._tell({"until_ns": time.monotonic_ns() - self._ctx.start_ns})
         self._sleep_until_start(poll)
         now_ns = poll_ns = time.monotonic_ns()
-        busy, asked = True, False
+        busy, come, asked = True, True, False
         while busy or not self._stopping:
             if self._control is not None:
-                asked = self._wait(self._control, now_ns)
-            got = self._intake(self._turn_end(now_ns))
+                come, asked = self._wait(self._control, now_ns)
+            got = self._intake(self._turn_end(now_ns)) if come else None
             busy = got is not None
             now_ns = time.monotonic_ns()
             if now_ns >= self._window.due_ns:
@@ -116,7 +117,8 @@ class Aggregator:
                 poll()
                 poll_ns = now_ns + _IDLE_NS
         self._drain(now_ns)
-        self._write()
+        self._recorder.close()
+        self._tell({})
 
     def status(self) -> Status:
         """What the aggregator is doing right now."""
@@ -147,14 +149,16 @@ class Aggregator:
         turn_ns = _IDLE_NS if self._control is None else _TURN_NS
         return min(self._window.due_ns, now_ns + turn_ns)
 
-    def _wait(self, control: ControlPort, now_ns: int) -> bool:
-        """Wait for a stream or a request, no longer than until something is due.
+    def _wait(self, control: ControlPort, now_ns: int) -> tuple[bool, bool]:
+        """Wait no longer than until something is due; whether streams, or requests, have come.
 
-        Returns whether there is a request.
+        Where no stream has, the intake is not to be called: it would wait for one, a
+        kernel's tick at least, while the island waits for an answer.
         """
         due_ns = min(control.due_ns, self._window.due_ns, self._engine.next_timeout_ns)
         wait_ns = min(_IDLE_NS, max(0, due_ns - now_ns))
-        return control.socket in self._receiver.wait(wait_ns, control.socket)
+        come = self._receiver.wait(wait_ns, control.socket)
+        return self._receiver in come, control.socket in come
 
     def _serve(self, control: ControlPort, now_ns: int, asked: bool) -> int:
         """Answer requests, and tell the island of rounds that are complete; how many asked."""
@@ -175,8 +179,8 @@ class Aggregator:
         last_ns = now_ns + _LONGEST_LINGER_NS
         quiet_ns = now_ns + _LINGER_NS
         while now_ns < min(quiet_ns, last_ns):
-            asked = self._wait(self._control, now_ns)
-            got = self._intake(now_ns + _TURN_NS)
+            come, asked = self._wait(self._control, now_ns)
+            got = self._intake(now_ns + _TURN_NS) if come else None
             now_ns = time.monotonic_ns()
             if got is not None:  # no round is open any more: counted as refused
                 self._engine.take(self._receiver.buffer, *got, now_ns)
@@ -224,6 +228,7 @@ class Aggregator:
                 self._close_round(closing, now_ns)
             if opening is not None:
                 self._open_round(opening)
+        self._tell({"until_ns": now_ns - self._ctx.start_ns})
 
     def _open_round(self, round_index: int) -> None:
         expectation = self._ctx.expectations[round_index]
@@ -257,11 +262,11 @@ class Aggregator:
             **control,
         }
 
-    def _write(self) -> None:
+    def _tell(self, mark: dict[str, int]) -> None:
+        """Write down what was counted so far: at the end, and at each change of rounds."""
         ctx = self._ctx
-        self._recorder.write(ctx.output_path(ROLE, ".bin"))
         rounds = [
             report.round_counters(ctx, k, progress, self._output)
             for k, progress in sorted(self._progress.items())
         ]
-        ctx.write_counters(ROLE, {"rounds": rounds, **self._counters()})
+        ctx.write_counters(ROLE, {**mark, "rounds": rounds, **self._counters()})

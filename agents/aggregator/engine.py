@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from agents.aggregator.builder import DatagramBuilder
 from agents.aggregator.ring import ResendRing
-from agents.aggregator.sets import Collision, Hash
-from agents.aggregator.table import MemoryModel, OpenBlock, Table
+from agents.aggregator.table import OpenBlock, Table
 from agents.bursts import Bytes, Run, parse, runs
+from agents.names import Collision, Hash, MemoryModel
 from agents.records import Kind, Recorder
 from agents.recovery.serial import Epochs
 from agents.wire import DType, PacketType, StreamLayout, wire_bytes

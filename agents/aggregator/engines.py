@@ -1,18 +1,16 @@
 """Which engine adds the streams up."""
 
 from collections.abc import Callable
-from typing import Literal
 
 from agents.aggregator.engine import Engine, EngineSettings, ReferenceEngine
 from agents.aggregator.native import NativeEngine
 from agents.aggregator.ring import ResendRing
+from agents.names import EngineName
 from agents.records import Recorder
-
-EngineKind = Literal["native", "reference"]
 
 
 def make_engine(
-    kind: EngineKind,
+    kind: EngineName,
     settings: EngineSettings,
     ring: ResendRing,
     send: Callable[[], None],

@@ -74,7 +74,7 @@ class NativeEngine:
         self._ring = ring
         self._send = send
         self._recorder = recorder
-        self._chunk: bytearray | None = None
+        self._chunk: mmap.mmap | None = None
         self._failure: BaseException | None = None
         rows = settings.slots // settings.ways * settings.ways
         block_bytes = settings.layout.elements * ELEMENT_BYTES

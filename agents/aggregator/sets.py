@@ -6,15 +6,14 @@ A block's set follows from its number (``mod``) or from a hash of round and bloc
 
 from collections import deque
 from collections.abc import Container
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from agents.aggregator.ledger import NEVER_NS, RoundLedger
 from agents.aggregator.memory import Slots, check_ways, mixed_slots
+from agents.names import Collision, Hash
 
-Collision = Literal["evict-old", "forward-new", "priority"]
-Hash = Literal["mod", "mix"]
 Index = slice | Slots | int
 
 _ROUNDS: Final = 1 << 32

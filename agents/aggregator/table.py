@@ -7,7 +7,7 @@ Of each block in an open round the table knows who was seen and who has left. Wh
 was seen and has not left is held, so no slot need be searched.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from agents.aggregator.arithmetic import Part, widen
 from agents.aggregator.fastpath import FastPath
@@ -20,14 +20,13 @@ from agents.aggregator.ledger import (
     Sink,
     TableCounters,
 )
-from agents.aggregator.sets import Collision, Hash, Sets
+from agents.aggregator.sets import Sets
 from agents.aggregator.stores import Accumulators, Buffers, Store
+from agents.names import Collision, Hash, MemoryModel
 from agents.wire import Cause, DType, StreamLayout, Values, check_sources
 from testbed.errors import InputError
 
-__all__ = ["NEVER_NS", "Emission", "MemoryModel", "Sink", "Table", "TableCounters"]
-
-MemoryModel = Literal["accumulate", "hold"]
+__all__ = ["NEVER_NS", "Emission", "Sink", "Table", "TableCounters"]
 
 
 class OpenBlock(NamedTuple):

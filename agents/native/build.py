@@ -1,27 +1,11 @@
-"""Compiles C sources of ours once and keeps the library in the cache.
+"""The aggregator's kernel as a library: its sources are the C files of this folder."""
 
-Set-up does it on the host, before a virtual machine starts, in which the cache
-can only be read; whoever comes first does it otherwise.
-"""
-
-import ctypes
-import hashlib
-import os
-import platform
-import shutil
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.commands import run
-from testbed.errors import CommandError, MachineError
-from testbed.locking import file_lock
-from testbed.paths import cache_dir, give_to_caller, make_dir
+from testbed.compiled import NoCompilerError, ensure_library
+from testbed.errors import MachineError
 
 SOURCES = Path(__file__).parent
-_COMPILER = "gcc"
-_FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
-_WARNINGS = ("-Wall", "-Wextra")
 
 
 def kernel_sources() -> list[Path]:
@@ -30,97 +14,14 @@ def kernel_sources() -> list[Path]:
 
 
 def ensure_kernel_library() -> Path:
-    """The aggregator's kernel as a library, compiled first if the cache does not hold it.
+    """The aggregator's kernel, compiled first if the cache does not hold it.
 
     Raises
     ------
     MachineError
         As `ensure_library` does.
     """
-    return ensure_library("aggregator", kernel_sources())
-
-
-def ensure_library(name: str, sources: Sequence[Path]) -> Path:
-    """A library made of C files, compiled first if the cache does not hold it.
-
-    What lies in the cache is found by the content of the sources and of our headers,
-    the flags, the compiler and the processor's architecture. Two builders at once
-    are safe.
-
-    Parameters
-    ----------
-    name
-        Of the library, for the messages and the file.
-    sources
-        C files.
-
-    Raises
-    ------
-    MachineError
-        There is no compiler, it refuses a source, or the cache cannot be written.
-    """
-    folder = cache_dir() / "native"
-    library = folder / f"{name}-{_key(sources)}.so"
-    if library.exists():
-        return library
-    make_dir(folder)
-    with file_lock(folder / "lock", f"another build of the {name} library"):
-        if not library.exists():
-            _compile(name, sources, library)
-    return library
-
-
-def load(library: Path) -> ctypes.CDLL:
-    """Load a library.
-
-    Raises
-    ------
-    MachineError
-        The system's loader refuses it.
-    """
     try:
-        return ctypes.CDLL(str(library), use_errno=True)
-    except OSError as error:
-        raise MachineError(f"cannot load {library}: {error}; remove it to build it anew") from error
-
-
-def _key(sources: Sequence[Path]) -> str:
-    """What the library depends on, in short.
-
-    Raises
-    ------
-    MachineError
-        There is no compiler.
-    """
-    compiler = shutil.which(_COMPILER)
-    if compiler is None:
-        raise MachineError(
-            "no compiler for the aggregator's kernel: run `sudo make setup`, or "
-            "`sudo apt-get install gcc libc6-dev`; engine=reference does without"
-        )
-    # Its version, without running it: every agent asks.
-    program = Path(compiler).resolve()
-    stat = program.stat()
-    about = [*_FLAGS, platform.machine(), str(program), f"{stat.st_size} {int(stat.st_mtime)}"]
-    digest = hashlib.sha256("\0".join(about).encode())
-    for path in (*sources, *sorted(SOURCES.glob("*.h"))):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _compile(name: str, sources: Sequence[Path], library: Path) -> None:
-    """Compile beside the target, then move the result into place in one step."""
-    number, made = tempfile.mkstemp(dir=library.parent, prefix="build-", suffix=".so")
-    os.close(number)
-    work = Path(made)
-    try:
-        paths = [str(path) for path in sources]
-        run([_COMPILER, *_FLAGS, *_WARNINGS, f"-I{SOURCES}", "-o", str(work), *paths])
-        work.chmod(0o755)
-        give_to_caller(work)
-        work.rename(library)
-    except CommandError as error:
-        first = next((line for line in error.output.splitlines() if "error" in line), str(error))
-        raise MachineError(f"compiling the {name} library: {first}") from error
-    finally:
-        work.unlink(missing_ok=True)
+        return ensure_library("aggregator", kernel_sources(), SOURCES)
+    except NoCompilerError as error:
+        raise MachineError(f"{error}; engine=reference does without") from error

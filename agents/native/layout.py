@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from agents.native.build import ensure_kernel_library, load
+from agents.native.build import ensure_kernel_library
 from agents.wire import HEADER_BYTES, MAX_SOURCES, Cause
+from testbed.compiled import load
 from testbed.errors import MachineError
 
 _I64, _U64, _U32 = ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32

@@ -8,8 +8,9 @@ from agent_plans import rotating_plan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.averaging import START_RMS, Replay, average, start_tables
-from agents.weights import TABLE_LIMIT
+from agents.averaging import Replay, average, start_tables
+from agents.weights import Range, range_of
+from agents.wire import DType
 from testbed.errors import InputError
 
 SHAPE = (4, 256)
@@ -32,14 +33,17 @@ def test_rounding_errors_cancel_out() -> None:
         assert np.abs(errors).max() <= 0.5
 
 
+@pytest.mark.parametrize("dtype", [DType.I32, DType.F32])
 @pytest.mark.parametrize("islands", [2, 9, 64])
-def test_start_vectors_are_orthogonal_and_of_one_length(islands: int) -> None:
-    tables = np.array(start_tables(1, islands, SHAPE)).reshape(islands, -1).astype(np.float64)
-    gram = tables @ tables.T / tables.shape[1] / START_RMS**2
-    # rounding moves an element by up to 1.2e-7 of its size, at random
-    np.testing.assert_allclose(gram, np.eye(islands), atol=1e-7)
-    assert np.abs(tables).max() < TABLE_LIMIT
-    assert np.abs(tables.mean(axis=1)).max() < 0.2 * START_RMS
+def test_start_vectors_are_orthogonal_and_of_one_length(islands: int, dtype: DType) -> None:
+    made = start_tables(1, islands, SHAPE, dtype)
+    tables = np.array(made).reshape(islands, -1).astype(np.float64)
+    sizes = range_of(dtype)
+    gram = tables @ tables.T / tables.shape[1] / sizes.start_rms**2
+    # rounding moves an element by up to half a step, at random
+    np.testing.assert_allclose(gram, np.eye(islands), atol=0.5 / sizes.start_rms)
+    assert np.abs(tables).max() < sizes.table
+    assert np.abs(tables.mean(axis=1)).max() < 0.2 * sizes.start_rms
 
 
 def test_start_vectors_follow_the_seed_and_the_island() -> None:
@@ -49,18 +53,18 @@ def test_start_vectors_follow_the_seed_and_the_island() -> None:
 
 
 def test_vectors_of_few_elements_stay_as_drawn_and_within_range() -> None:
-    tables = start_tables(1, 9, (1, 5))
+    tables, rms = start_tables(1, 9, (1, 5)), range_of(DType.I32).start_rms
     assert len({table.tobytes() for table in tables}) == 9
     for table in tables:
-        assert np.sqrt(np.square(table.astype(np.float64)).mean()) == pytest.approx(START_RMS)
+        assert np.sqrt(np.square(table.astype(np.float64)).mean()) == pytest.approx(rms)
     # five elements of equal mean square cannot exceed √5 of it
-    assert max(np.abs(table).max() for table in tables) <= 5**0.5 * START_RMS
+    assert max(np.abs(table).max() for table in tables) <= 5**0.5 * rms
 
 
 def test_vectors_that_leave_the_fixed_point_range_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agents.averaging.TABLE_LIMIT", START_RMS)
+    monkeypatch.setattr("agents.averaging.range_of", lambda _: Range(1 << 22, 1 << 22, 1))
     with pytest.raises(InputError, match="fixed-point range"):
         start_tables(1, 9, SHAPE)
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from agents.aggregator.engine import Engine, EngineSettings
-from agents.aggregator.engines import EngineKind, make_engine
+from agents.aggregator.engines import make_engine
 from agents.aggregator.intake import make_intake, serving_sockets
 from agents.aggregator.output import AggregateStream
 from agents.aggregator.ring import ResendRing
 from agents.bursts import Packer
+from agents.names import EngineName
 from agents.records import Recorder
 from agents.sockets import BurstReceiver, BurstSender
 from agents.wire import HEADER_DTYPE, PacketType, StreamLayout, datagram_bytes, wire_bytes
@@ -27,7 +28,7 @@ IDLE_NS = 20_000_000
 class Bench:
     """An aggregator's inner parts, with sockets of the test at both ends."""
 
-    kind: EngineKind
+    kind: EngineName
     burst: int = 5
     sent: list[bytes] = field(default_factory=list)
 

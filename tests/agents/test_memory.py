@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.aggregator.memory import Arena, memory_slots, mixed_slots, ring_rows, span
-from agents.aggregator.table import MemoryModel, Table
+from agents.aggregator.table import Table
+from agents.names import MemoryModel
 from agents.wire import StreamLayout
 from testbed.errors import InputError
 

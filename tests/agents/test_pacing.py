@@ -1,11 +1,13 @@
 """Burst times: exact in bytes on the wire, in order, reproducible."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.pacing import Burst, burst_schedule
+from agents.pacing import Burst, burst_schedule, catch_up
 from agents.wire import StreamLayout, stream_layout, wire_bytes
 
 LAYOUT = stream_layout(17.9e6, 9000)
@@ -78,3 +80,43 @@ def test_jitter_is_bounded_ordered_and_seeded() -> None:
     assert (jittered != times(20_000, 2, 2, 3)).any()
     # jitter longer than a burst must not let bursts overtake each other
     assert (np.diff(times(1_000_000, 1)) >= 0).all()
+
+
+@given(
+    st.integers(1, 60),
+    st.integers(1, 3),
+    st.integers(0, 200),
+    st.integers(0, 40_000_000),
+    st.randoms(use_true_random=False),
+)
+def test_what_is_left_of_a_stream_leaves_once_and_no_faster_than_planned(
+    blocks: int, copies: int, gone: int, since_ns: int, random
+) -> None:
+    layout = StreamLayout(blocks, 352, 352)
+    bursts = burst_schedule(
+        layout, rate_gbps=0.01, offset_ns=1_000_000, burst_datagrams=4, copies=copies
+    )
+    sent = Counter(burst.block for burst in bursts[:gone])
+    left = catch_up(bursts, sent, since_ns)
+    assert Counter((b.block, b.copy) for b in left) == Counter(
+        (b.block, b.copy) for b in bursts[gone:]
+    )
+    times = [burst.due_ns for burst in left]
+    assert times == sorted(times)
+    assert all(t >= since_ns for t in times)
+    on_time = [burst for burst in bursts[gone:] if burst.due_ns >= since_ns]
+    assert left[: len(on_time)] == on_time
+    overdue = len(left) - len(on_time)
+    if overdue > 1:  # they keep their distances
+        planned = np.diff([burst.due_ns for burst in bursts[gone : gone + overdue]])
+        np.testing.assert_array_equal(np.diff(times[len(on_time) :]), planned)
+
+
+def test_a_stream_ends_later_by_as_long_as_its_sender_was_away() -> None:
+    bursts = burst_schedule(LAYOUT, rate_gbps=1.0, offset_ns=0, burst_datagrams=4)
+    sent = Counter(burst.block for burst in bursts[:100])
+    left = catch_up(bursts, sent, bursts[130].due_ns)
+    assert len(left) == len(bursts) - 100
+    away_ns = bursts[130].due_ns - bursts[100].due_ns
+    assert left[-1].due_ns - bursts[-1].due_ns == pytest.approx(away_ns, rel=1e-3)
+    assert [burst.block for burst in left[-30:]] == [burst.block for burst in bursts[100:130]]

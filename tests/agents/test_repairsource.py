@@ -15,6 +15,7 @@ from agent_processes import LoopbackAddressing
 from agents.averaging import start_tables
 from agents.bursts import Run, parse, runs
 from agents.context import AgentContext
+from agents.ownstream import OwnStream
 from agents.records import Kind, Recorder
 from agents.recovery.control import REPAIR, Control, decode
 from agents.recovery.gaps import NEVER_NS
@@ -55,8 +56,9 @@ class Bench:
         self.island.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
         self.island.bind(addresses.island(LON))
         self.island.setblocking(False)
+        stream = OwnStream(ctx, self.weights, self.state, 5)
         self.source = RepairSource(
-            ctx, self.weights, self.state, 5, cast(ControlSocket, self), self.recorder
+            ctx, stream, self.state, 5, cast(ControlSocket, self), self.recorder
         )
 
     def send(self, datagram: bytes, _to: object) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agents.averaging import Replay, start_tables
 from agents.context import Expectation
-from agents.state import State, read_states
+from agents.state import State, read_history, read_states
 from agents.weights import Weights
 from agents.wire import StreamLayout
 from testbed.errors import InputError
@@ -65,7 +65,25 @@ class Bench:
     def deliver(self, k: int, city: int, blocks: list[int]) -> None:
         if self.clique(k, city):
             for block in blocks:
-                self.states[city].take(k, block, self.total(k, city, block))
+                stale = any(
+                    self.states[i].behind(k)[self.weights.row(k, block)]
+                    for i in self.clique(k, city)
+                )
+                self.states[city].take(k, block, self.total(k, city, block), stale=stale)
+
+    def restart(self, city: int, history: np.ndarray) -> None:
+        """Another process takes an island over."""
+        self.files[city].close()
+        self.files[city] = self.paths[city].open("wb")
+        behind = np.zeros(len(history[0]), np.bool_)
+        self.states[city] = State(
+            self.starts[city],
+            1 << city,
+            self.expectations(city),
+            self.weights,
+            self.files[city],
+            (history, behind),
+        )
 
     def round(self, k: int, blocks: dict[int, list[int]] | None = None) -> None:
         every = list(range(self.layout.blocks))
@@ -134,6 +152,46 @@ def test_a_row_whose_sum_does_not_come_is_sent_as_it_was(tmp_path: Path) -> None
     np.testing.assert_array_equal(rows[1, kept], true_rows[1, kept])
     # the others averaged what lon had really sent
     assert (rows[2, 3:5] != true_rows[2, 3:5]).any()
+
+
+def test_rows_that_are_behind_are_known_wherever_they_go(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.round(0, {1: [b for b in range(40) if bench.weights.row(0, b) not in (3, 4)]})
+    for k in range(1, 4):
+        bench.round(k)
+        replay = bench.replayed()[:, k].reshape(4, 16, 8)
+        for city, state in enumerate(bench.states):
+            differs = (state.table(k) != replay[city]).any(axis=1)
+            np.testing.assert_array_equal(state.behind(k), differs)
+    assert any(state.behind(3).any() for state in bench.states[2:])
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 3])
+def test_a_state_goes_on_where_another_process_ended(tmp_path: Path, rounds: int) -> None:
+    bench = Bench(tmp_path)
+    for k in range(rounds):
+        bench.round(k)
+    for state in bench.states:
+        state.table(rounds)
+    history = read_history(bench.paths[1], bench.weights.shape)
+    assert history is not None
+    assert len(history) == rounds + 1
+    bench.restart(1, history)
+    assert bench.states[1].latest == rounds
+    assert bench.states[1].holds(max(0, rounds - 1))
+    for k in range(rounds, len(ROUNDS)):
+        bench.round(k)
+    np.testing.assert_array_equal(bench.results(), bench.replayed())
+
+
+def test_a_last_vector_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
+    assert read_history(tmp_path / "none.state", (2, 3)) is None
+    (tmp_path / "a.state").write_bytes(bytes(23))
+    assert read_history(tmp_path / "a.state", (2, 3)) is None
+    np.arange(15, dtype="<i4").tofile(tmp_path / "a.state")
+    history = read_history(tmp_path / "a.state", (2, 3))
+    assert history is not None
+    assert history.tolist() == [[[0, 1, 2], [3, 4, 5]], [[6, 7, 8], [9, 10, 11]]]
 
 
 def test_a_late_sum_does_not_enter(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from table_bench import A, B, Bench, C, contribution
 
-from agents.aggregator.table import MemoryModel
+from agents.names import MemoryModel
 from agents.wire import Flag
 from testbed.errors import InputError
 

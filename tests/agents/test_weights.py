@@ -5,15 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.aggregator.arithmetic import in_memory
 from agents.weights import (
-    OFFSET_LIMIT,
     TABLE_BLOCKS,
-    TABLE_LIMIT,
     Weights,
     contributors,
+    range_of,
     table_shape,
 )
-from agents.wire import StreamLayout
+from agents.wire import DType, StreamLayout
+from testbed.errors import InputError
 
 BLOCKS, ELEMENTS = 50, 16
 LAYOUT = StreamLayout(BLOCKS, ELEMENTS, ELEMENTS)
@@ -24,7 +25,8 @@ def table_of(bitmap: int) -> np.ndarray:
     total = np.zeros((TABLE_BLOCKS, ELEMENTS), np.int32)
     for island in contributors(bitmap):
         generator = np.random.default_rng(island)
-        total += generator.integers(1 - TABLE_LIMIT, TABLE_LIMIT, total.shape, np.int32)
+        limit = range_of(DType.I32).table
+        total += generator.integers(1 - limit, limit, total.shape, np.int32)
     return total
 
 
@@ -107,7 +109,41 @@ def test_every_round_sends_every_row_in_full(layout: StreamLayout, shape: tuple[
 
 
 def test_64_islands_cannot_overflow() -> None:
-    assert 64 * (TABLE_LIMIT + OFFSET_LIMIT) < 2**31
+    sizes = range_of(DType.I32)
+    assert 64 * (sizes.table + sizes.offset) < 2**31
     weights = Weights(1, LAYOUT)
     total = sum(blocks_of(weights, 1 << i).astype(np.int64) for i in range(64))
     np.testing.assert_array_equal(blocks_of(weights, 2**64 - 1), total)
+
+
+@given(st.randoms(use_true_random=False))
+def test_sums_of_64_islands_are_exact_in_float32_in_any_order(random) -> None:
+    sizes = range_of(DType.F32)
+    assert 64 * (sizes.table + sizes.offset) <= 2**24
+    weights = Weights(1, LAYOUT, DType.F32)
+    # the largest that there may be, alike in sign: nothing cancels
+    table = np.full((TABLE_BLOCKS, ELEMENTS), sizes.table - 1, np.int32)
+    total = np.zeros((BLOCKS, ELEMENTS), in_memory(DType.F32))
+    order = list(range(64))
+    random.shuffle(order)
+    for island in order:
+        part = np.zeros_like(total)
+        weights.fill(0, 1 << island, table, 0, part)
+        total += part
+    truth = np.zeros_like(total)
+    weights.fill(0, 2**64 - 1, table * 64, 0, truth)
+    assert truth.tobytes() == total.tobytes()
+    assert np.abs(truth).max() > 2**22
+
+
+def test_exponents_change_every_few_blocks_and_are_the_same_for_everybody() -> None:
+    scaled = Weights(1, StreamLayout(1000, 8, 8), DType.I32_EXPONENT)
+    exponents = scaled.exponents(0, 1000)
+    assert len(set(exponents.tolist())) > 2
+    np.testing.assert_array_equal(scaled.exponents(130, 7), exponents[130:137])
+    assert not Weights(1, LAYOUT).exponents(0, BLOCKS).any()
+
+
+def test_elements_whose_sums_cannot_be_checked_are_refused() -> None:
+    with pytest.raises(InputError, match=r"bf16 cannot be checked.*use f32"):
+        Weights(1, LAYOUT, DType.BF16)

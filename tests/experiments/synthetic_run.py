@@ -37,6 +37,8 @@ class Faults:
     """(Rounds done, city) to what is added to each element of its vector at that time."""
     stale: dict[tuple[int, str], int] = field(default_factory=dict)
     """(Round, city) to rows that were not averaged."""
+    stale_blocks: dict[tuple[int, str], int] = field(default_factory=dict)
+    """(Round, city) to sums that have such a row in them."""
     runtime: dict[str, object] = field(default_factory=dict)
     """Settings that differ."""
     last_hops: dict[str, dict[str, object]] = field(default_factory=dict)
@@ -107,10 +109,10 @@ class _Events:
         self._calls.append((t_ns, fields, options))
 
     def write(self, path: Path) -> None:
-        recorder = Recorder()
+        recorder = Recorder(path)
         for t_ns, fields, options in sorted(self._calls, key=lambda call: call[0]):
             recorder.add(t_ns, *fields, **options)
-        recorder.write(path)
+        recorder.close()
 
 
 class _Network:
@@ -243,6 +245,7 @@ class _Network:
         senders = self.plan.round(k).senders_to(code)
         expected = self.layout.blocks if senders else 0
         wrong = incomplete = 0
+        stale = self.faults.stale_blocks.get((k, code), 0)
         for first in range(0, expected, BURST):
             count = min(BURST, expected - first)
             lost = (k, code, first) in self.faults.lost_sums or any(
@@ -253,8 +256,12 @@ class _Network:
         return {
             "round": k,
             "expected_blocks": expected,
-            "exact_blocks": expected - wrong - incomplete,
+            "exact_blocks": expected
+            - wrong
+            - incomplete
+            - self.faults.stale_blocks.get((k, code), 0),
             "wrong_blocks": wrong,
+            "stale_blocks": stale,
             "stale_rows": self.faults.stale.get((k, code), 0),
         }
 

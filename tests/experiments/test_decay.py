@@ -1,6 +1,7 @@
 """The survival curve from parameter vectors: known values, the rounding bound, and faults."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_run import Faults, make_run, nine_city_plan, triangle_plan
 
-from agents.averaging import START_RMS, Replay, start_tables
+from agents.averaging import Replay, start_tables
+from agents.weights import range_of
+from agents.wire import DType
 from controller.mixing import averaging_matrix
 from controller.plan import Plan
 from experiments.analysis import analyse_run
@@ -111,7 +114,7 @@ def test_rounding_never_exceeds_its_bound(rounds, count, seed) -> None:
     decay = measure_decay(replayed(plan, seed), plan)
     assert (decay.deviation <= decay.bound).all()
     assert (np.abs(decay.measured - decay.planned) <= decay.bound + 1e-8).all()
-    assert decay.bound.max() < 0.6 * (count + 1) / START_RMS
+    assert decay.bound.max() < 0.6 * (count + 1) / range_of(DType.I32).start_rms
 
 
 def test_the_rounding_bound_by_hand() -> None:
@@ -174,7 +177,7 @@ def test_vectors_that_are_not_the_averages_fail_the_run(tmp_path) -> None:
 
 
 def test_old_states_are_the_price_of_a_forced_run_only(tmp_path) -> None:
-    faults = Faults(stale={(0, "lon"): 2}, states={(1, "lon"): 900}, wrong_sums={(0, "nyc", 0)})
+    faults = Faults(stale={(0, "lon"): 2}, states={(1, "lon"): 900}, stale_blocks={(0, "nyc"): 4})
     plan = nine_city_plan("all-to-all", rounds=1)
     summary = analyse_run(make_run(tmp_path, plan, faults))
     assert summary["verdict"] == "FAIL"
@@ -183,5 +186,7 @@ def test_old_states_are_the_price_of_a_forced_run_only(tmp_path) -> None:
     assert any("(lon)" in r for r in summary["reasons"])
     forced = nine_city_plan("all-to-all", rounds=1, memory_bytes=0.0)
     assert analyse_run(make_run(tmp_path, forced, faults))["verdict"] == "DEGRADED"
+    wrong = replace(faults, wrong_sums={(0, "chi", 0)})
+    assert analyse_run(make_run(tmp_path, forced, wrong))["verdict"] == "FAIL"
     never = Faults(states={(1, "lon"): 900})
     assert analyse_run(make_run(tmp_path, forced, never))["verdict"] == "FAIL"

@@ -11,6 +11,7 @@ from experiments.incarnations import (
     incarnations,
     merge_counters,
     read_faults,
+    superseded,
 )
 from testbed.errors import InputError
 
@@ -98,3 +99,19 @@ def test_counts_add_up_and_sizes_do_not() -> None:
     ]
     assert merge_counters([first]) == first
     assert merge_counters([]) == {}
+
+
+def test_each_round_is_answered_for_by_the_life_that_went_on_from_it() -> None:
+    def entry(k: int, exact: int, missing: int, wrong: int = 0) -> dict:
+        found = {"exact_blocks": exact, "missing_blocks": missing, "wrong_blocks": wrong}
+        return {"round": k, "datagrams_in": 10, **found}
+
+    first = {"first_round": 0, "rounds": [entry(0, 8, 0), entry(1, 3, 5, 1), entry(2, 0, 8)]}
+    second = {"first_round": 1, "rounds": [entry(0, 0, 8), entry(1, 6, 2), entry(2, 8, 0)]}
+    merged = merge_counters(superseded([first, second]))["rounds"]
+    assert [r["exact_blocks"] for r in merged] == [8, 6, 8]
+    assert [r["missing_blocks"] for r in merged] == [0, 2, 0]
+    assert [r["wrong_blocks"] for r in merged] == [0, 1, 0]
+    assert [r["datagrams_in"] for r in merged] == [20, 20, 20]
+    aggregator = {"rounds": [{"round": 0, "missing_contributions": 3}]}
+    assert superseded([aggregator, aggregator]) == [aggregator, aggregator]

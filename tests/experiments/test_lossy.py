@@ -127,7 +127,7 @@ def test_the_records_of_a_second_life_count_and_the_lost_ones_are_named(restarte
     assert summary["verdict"] == "DEGRADED"
     assert summary["reasons"] == [
         "island-restart bbb at 900 ms: the run was over by then",
-        "killed, so that its records are missing: aggregator-aaa",
+        "killed before it wrote anything down: aggregator-aaa",
     ]
     assert summary["faults"][0]["happened_ms"] == pytest.approx(10.000003)
 
@@ -139,3 +139,14 @@ def test_the_report_has_the_timeline(restarted: Path) -> None:
     text = console.export_text()
     assert "fault    aggregator-restart aaa at 10.000 ms, back at 15.000 ms" in text
     assert "fault    island-restart bbb: not within the run" in text
+
+
+def test_counters_of_a_killed_life_that_end_early_say_so(restarted: Path) -> None:
+    told = {"until_ns": 7_000_000, "drops": {"crc": 2}, "socket_overflow": 0, "udp": {}}
+    second = json.loads((restarted / "raw" / "aggregator-aaa.1.json").read_text())
+    first = {**second, **told}
+    (restarted / "raw" / "aggregator-aaa.json").write_text(json.dumps(first))
+    summary = analyse_run(restarted)
+    assert summary["unrecorded"] == []
+    assert summary["counted_until_ms"] == {"aggregator-aaa": 7.0}
+    assert summary["drops"]["aggregator aaa: crc"] == 2

@@ -119,7 +119,7 @@ def test_a_wrong_file_is_refused_at_its_line(tmp_path: Path, text: str, words: l
 def test_more_islands_than_bits_are_refused(tmp_path: Path) -> None:
     cities = "".join(f"  - {{code: c{i}, name: C, region: r, lat: 0, lon: 0}}\n" for i in range(65))
     links = "".join(f"  - {{a: c{i}, b: c{i + 1}, delay_ms: 1}}\n" for i in range(64))
-    with pytest.raises(InputError, match="2 to 64 cities, not 65"):
+    with pytest.raises(InputError, match="2 to 64 cities, not 65: a packet has 64 bits"):
         load(tmp_path, f"name: many\ncities:\n{cities}links:\n{links}")
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.native.build import ensure_library, kernel_sources, load
+from agents.native.build import SOURCES, ensure_kernel_library, kernel_sources
+from testbed.commands import run
+from testbed.compiled import NoCompilerError, ensure_library, load
 from testbed.errors import MachineError
 
 
@@ -23,13 +25,13 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_a_library_is_compiled_once_for_each_content(cache: Path, source: Path) -> None:
-    library = ensure_library("answer", [source])
+    library = ensure_library("answer", [source], SOURCES)
     assert load(library).answer() == 42
     made = library.stat().st_mtime_ns
-    assert ensure_library("answer", [source]) == library
+    assert ensure_library("answer", [source], SOURCES) == library
     assert library.stat().st_mtime_ns == made
     source.write_text(source.read_text().replace("42", "43"))
-    other = ensure_library("answer", [source])
+    other = ensure_library("answer", [source], SOURCES)
     assert other != library
     assert load(other).answer() == 43
     assert {path.suffix for path in cache.iterdir()} == {".so", ""}
@@ -37,7 +39,7 @@ def test_a_library_is_compiled_once_for_each_content(cache: Path, source: Path) 
 
 def test_several_builders_at_once_get_the_same_library(cache: Path, source: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda _: ensure_library("answer", [source]), range(4)))
+        made = list(pool.map(lambda _: ensure_library("answer", [source], SOURCES), range(4)))
     assert len(set(made)) == 1
     assert [path for path in cache.iterdir() if path.suffix == ".so"] == [made[0]]
 
@@ -45,7 +47,7 @@ def test_several_builders_at_once_get_the_same_library(cache: Path, source: Path
 def test_what_does_not_compile_is_told_in_one_line(cache: Path, source: Path) -> None:
     source.write_text("int answer(void) { return fourty_two; }\n")
     with pytest.raises(MachineError, match=r"compiling the answer library: .*fourty_two") as caught:
-        ensure_library("answer", [source])
+        ensure_library("answer", [source], SOURCES)
     assert "\n" not in str(caught.value)
     assert [path.name for path in cache.iterdir()] == ["lock"]
 
@@ -54,8 +56,10 @@ def test_without_a_compiler_the_package_is_named(
     cache: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(cache))
-    with pytest.raises(MachineError, match=r"apt-get install gcc.*engine=reference"):
-        ensure_library("answer", [source])
+    with pytest.raises(NoCompilerError, match=r"the answer library.*apt-get install gcc"):
+        ensure_library("answer", [source], SOURCES)
+    with pytest.raises(MachineError, match="engine=reference does without"):
+        ensure_kernel_library()
 
 
 def test_a_damaged_library_is_told_with_its_path(tmp_path: Path) -> None:
@@ -66,7 +70,5 @@ def test_a_damaged_library_is_told_with_its_path(tmp_path: Path) -> None:
 
 
 def test_the_kernel_compiles_without_a_warning(tmp_path: Path) -> None:
-    from agents.native import build
-
-    build.run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
-               f"-I{build.SOURCES}", *map(str, kernel_sources())])  # fmt: skip
+    run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+         f"-I{SOURCES}", *map(str, kernel_sources())])  # fmt: skip
