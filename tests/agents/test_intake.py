@@ -2,11 +2,15 @@
 
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -111,6 +115,24 @@ def test_sums_reach_the_island_and_are_counted(bench: Bench) -> None:
     assert bench.engine.progress(0) == (80, 40, 80, 2 * expected)
 
 
+def test_nothing_is_imported_amid_a_run() -> None:
+    program = """
+import sys, time, test_intake
+bench = test_intake.Bench("reference")
+before = set(sys.modules)
+for source in (0, 1):
+    bench.send(source, 0, 4)
+    bench.run(time.monotonic_ns() + 10**9)
+assert bench.output.datagrams == {0: 4}
+print(*sorted(set(sys.modules) - before))
+"""
+    paths = {"PYTHONPATH": f"{Path(__file__).parent}:{Path(__file__).parents[2]}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=paths, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "\n"
+
+
 def test_what_comes_when_the_time_is_over_is_left_to_the_caller(bench: Bench) -> None:
     bench.send(0, 0, 4)
     got = bench.intake(0)
@@ -148,7 +170,7 @@ def test_a_signal_while_the_network_is_slow_ends_nothing() -> None:
     before = signal.signal(signal.SIGALRM, lambda *_: None)
     try:
         full.setblocking(False)
-        with pytest.raises(BlockingIOError):  # unlike UDP, it is full as long as nobody reads
+        with suppress(BlockingIOError):  # unlike UDP, it is full as long as nobody reads
             while True:
                 full.send(bytes(1 << 16))
         full.setblocking(True)
