@@ -155,6 +155,21 @@ def test_repair_without_recovery_is_refused():
         plan_experiment(load_config(None, {"repair": "on"}))
 
 
+def test_fewer_blocks_than_ways_are_refused_before_anything_runs():
+    given = {"schedule": "pairs", "memory": "0", "fifo_datagrams": "1", "ways": "2"}
+    with pytest.raises(InputError, match="1 blocks // 2 ways = no set of slots"):
+        plan_experiment(load_config(None, given))
+    assert plan_experiment(load_config(None, {**given, "fifo_datagrams": "2"})).schedule == "pairs"
+
+
+def test_sums_in_order_cannot_accumulate():
+    text = refused(ordered="on", memory_model="accumulate")
+    assert text.startswith("MEMORY_MODEL: accumulate cannot be with ORDERED=on")
+    ordered = load_config(None, {"ordered": "on"})
+    again = load_config(None, ordered.resolved())
+    assert (ordered.memory_use, again.memory_use) == ("hold", "hold")
+
+
 def test_every_setting_reaches_the_agents(tmp_path):
     config = load_config(
         None,
