@@ -1,6 +1,7 @@
 """From a config to its plan."""
 
 from agents.aggregator.memory import check_ways, memory_slots
+from agents.context import END_MARGIN_NS, NS_PER_MS
 from agents.wire import ELEMENT_BYTES, dtype_named, stream_layout
 from controller.plan import Plan
 from controller.planner import make_plan
@@ -20,7 +21,8 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
     ------
     InputError
         The topology or the schedule is wrong, or they do not fit each other; or what
-        is kept to be sent again, or a single set of ways, does not fit the memory.
+        is kept to be sent again, or a single set of ways, does not fit the memory;
+        or a fault is to happen when the run is over.
     """
     topology = load_topology(config.topology)
     _check_recovery(config, topology)
@@ -39,6 +41,7 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
         resend_ms=config.resend_ms if config.aggregation else 0.0,
     )
     _check_ways(config, plan)
+    _check_events(config, plan)
     reason = _too_much_kept(config, plan)
     return plan.model_copy(update={"feasible": False, "reason": reason}) if reason else plan
 
@@ -74,6 +77,18 @@ def _check_ways(config: ExperimentConfig, plan: Plan) -> None:
             layout.elements * ELEMENT_BYTES,
         )
         check_ways(slots, config.ways)
+
+
+def _check_events(config: ExperimentConfig, plan: Plan) -> None:
+    """Refuse faults for a time when the islands have given up, whatever happens."""
+    timeout_ms = plan.prediction.t_ms if config.timeout_ms is None else config.timeout_ms
+    end_ms = plan.rounds * plan.round_interval_ms + timeout_ms + END_MARGIN_NS / NS_PER_MS
+    for fault in config.events:
+        if fault.at_ms >= end_ms:
+            raise InputError(
+                f"EVENTS: {fault.event} {fault.city} at {fault.at_ms:g} ms: "
+                f"{plan.rounds} rounds are over after {end_ms:.0f} ms at the latest"
+            )
 
 
 def _kept_bytes(config: ExperimentConfig, city: City) -> float:

@@ -162,6 +162,15 @@ def test_fewer_blocks_than_ways_are_refused_before_anything_runs():
     assert plan_experiment(load_config(None, {**given, "fifo_datagrams": "2"})).schedule == "pairs"
 
 
+def test_a_fault_after_the_end_of_the_run_is_refused():
+    def events(at_ms):
+        return {"events": [{"at_ms": at_ms, "event": "island-restart", "city": "nyc"}]}
+
+    with pytest.raises(InputError, match="island-restart nyc at 60000 ms: 4 rounds are over after"):
+        plan_experiment(load_config(None, events(60_000)))
+    assert plan_experiment(load_config(None, events(900))).feasible
+
+
 def test_sums_in_order_cannot_accumulate():
     text = refused(ordered="on", memory_model="accumulate")
     assert text.startswith("MEMORY_MODEL: accumulate cannot be with ORDERED=on")
