@@ -212,7 +212,7 @@ class ExperimentConfig(BaseModel):
 
     def resolved(self) -> dict[str, object]:
         """Every key with its value, as a config file would hold it."""
-        return self.model_dump(mode="json", by_alias=True)
+        return {**self.model_dump(mode="json", by_alias=True), "memory_model": self.memory_use}
 
 
 def identity(config: ExperimentConfig) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from agents.aggregator.daemon import run_aggregator
 from agents.context import AgentContext
 from agents.island import run_island
+from agents.native.layout import kernel
 from controller.plan import Plan
 from experiments.runtime import Runtime
 from testbed.network import Network
@@ -54,6 +55,8 @@ class Fleet:
 
     def start(self) -> None:
         """Start all agents."""
+        if self._plan.aggregation and self._runtime.engine == "native":
+            kernel()  # aggregators inherit it: loading it costs more than what they use it for
         for role in MAINS:
             if role == "island" or self._plan.aggregation:
                 for code in self._plan.topology.codes:

@@ -1,5 +1,8 @@
 """From a config to its plan."""
 
+from agents.aggregator.memory import check_ways, memory_slots
+from agents.context import END_MARGIN_NS, NS_PER_MS
+from agents.wire import ELEMENT_BYTES, dtype_named, stream_layout
 from controller.plan import Plan
 from controller.planner import make_plan
 from controller.schedule import load_schedule
@@ -18,7 +21,8 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
     ------
     InputError
         The topology or the schedule is wrong, or they do not fit each other; or what
-        is kept to be sent again does not fit the memory.
+        is kept to be sent again, or a single set of ways, does not fit the memory;
+        or a fault is to happen when the run is over.
     """
     topology = load_topology(config.topology)
     _check_recovery(config, topology)
@@ -36,6 +40,8 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
         memory_model=config.memory_use,
         resend_ms=config.resend_ms if config.aggregation else 0.0,
     )
+    _check_ways(config, plan)
+    _check_events(config, plan)
     reason = _too_much_kept(config, plan)
     return plan.model_copy(update={"feasible": False, "reason": reason}) if reason else plan
 
@@ -54,6 +60,35 @@ def _check_recovery(config: ExperimentConfig, topology: Topology) -> None:
             f"of {city.code} = {format_bytes(kept_bytes, 4)}, more than MEMORY of "
             f"{format_bytes(config.memory_bytes, 4)}: lower the one or raise the other"
         )
+
+
+def _check_ways(config: ExperimentConfig, plan: Plan) -> None:
+    """Refuse a memory with fewer blocks than ways; as the aggregators themselves would."""
+    if not config.aggregation:
+        return
+    element_bytes = dtype_named(config.dtype).element_bytes
+    layout = stream_layout(plan.payload_bytes / plan.scale, config.mtu_bytes, element_bytes)
+    for city in plan.topology.cities:
+        streams = (sum(city.code in s.receivers for s in k.streams) for k in plan.period)
+        slots = memory_slots(
+            (plan.memory_bytes - _kept_bytes(config, city)) / plan.scale,
+            config.fifo_datagrams,
+            max(1, *streams),
+            layout.elements * ELEMENT_BYTES,
+        )
+        check_ways(slots, config.ways)
+
+
+def _check_events(config: ExperimentConfig, plan: Plan) -> None:
+    """Refuse faults for a time when the islands have given up, whatever happens."""
+    timeout_ms = plan.prediction.t_ms if config.timeout_ms is None else config.timeout_ms
+    end_ms = plan.rounds * plan.round_interval_ms + timeout_ms + END_MARGIN_NS / NS_PER_MS
+    for fault in config.events:
+        if fault.at_ms >= end_ms:
+            raise InputError(
+                f"EVENTS: {fault.event} {fault.city} at {fault.at_ms:g} ms: "
+                f"{plan.rounds} rounds are over after {end_ms:.0f} ms at the latest"
+            )
 
 
 def _kept_bytes(config: ExperimentConfig, city: City) -> float:

@@ -120,6 +120,9 @@ def _validate(settings: Mapping[str, Setting]) -> ExperimentConfig:
         if first["type"] == "missing":
             cause = "is missing"
         raise _refusal(settings, first["loc"], cause) from error
+    if config.ordered and "memory_model" in settings and config.memory_model == "accumulate":
+        cause = "accumulate cannot be with ORDERED=on, which holds every stream; leave it out"
+        raise _refusal(settings, ("memory_model",), cause)
     _check_links(config, settings)
     return config.at_clock("real") if config.clock == "real" else config
 

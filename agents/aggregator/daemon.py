@@ -100,7 +100,8 @@ class Aggregator:
         busy, come, asked = True, True, False
         while busy or not self._stopping:
             if self._control is not None:
-                come, asked = self._wait(self._control, now_ns)
+                due_ns = min(self._window.due_ns, self._engine.next_timeout_ns)
+                come, asked = self._wait(self._control, now_ns, due_ns)
             got = self._intake(self._turn_end(now_ns)) if come else None
             busy = got is not None
             now_ns = time.monotonic_ns()
@@ -149,14 +150,13 @@ class Aggregator:
         turn_ns = _IDLE_NS if self._control is None else _TURN_NS
         return min(self._window.due_ns, now_ns + turn_ns)
 
-    def _wait(self, control: ControlPort, now_ns: int) -> tuple[bool, bool]:
-        """Wait no longer than until something is due; whether streams, or requests, have come.
+    def _wait(self, control: ControlPort, now_ns: int, due_ns: int) -> tuple[bool, bool]:
+        """Wait until ``due_ns`` or a heartbeat at most; whether streams, or requests, have come.
 
         Where no stream has, the intake is not to be called: it would wait for one, a
         kernel's tick at least, while the island waits for an answer.
         """
-        due_ns = min(control.due_ns, self._window.due_ns, self._engine.next_timeout_ns)
-        wait_ns = min(_IDLE_NS, max(0, due_ns - now_ns))
+        wait_ns = min(_IDLE_NS, max(0, min(control.due_ns, due_ns) - now_ns))
         come = self._receiver.wait(wait_ns, control.socket)
         return self._receiver in come, control.socket in come
 
@@ -179,7 +179,8 @@ class Aggregator:
         last_ns = now_ns + _LONGEST_LINGER_NS
         quiet_ns = now_ns + _LINGER_NS
         while now_ns < min(quiet_ns, last_ns):
-            come, asked = self._wait(self._control, now_ns)
+            # Changes of rounds are over: one that is due must not end the wait, again and again.
+            come, asked = self._wait(self._control, now_ns, min(quiet_ns, last_ns))
             got = self._intake(now_ns + _TURN_NS) if come else None
             now_ns = time.monotonic_ns()
             if got is not None:  # no round is open any more: counted as refused

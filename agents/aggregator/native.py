@@ -24,12 +24,12 @@ from agents.native.layout import (
     SLOT_DTYPE,
     WANT_FUNCTION,
     EngineState,
-    Kernel,
     Policy,
     Reject,
     Served,
     Sockets,
     Want,
+    kernel,
 )
 from agents.records import EVENT_DTYPE, Recorder
 from agents.wire import ELEMENT_BYTES, Cause
@@ -69,7 +69,7 @@ class NativeEngine:
         check_ways(settings.slots, settings.ways)
         if settings.ordered and settings.memory_model != "hold":
             raise InputError("ordered sums need the memory model hold")
-        self._kernel = Kernel()
+        self._kernel = kernel()
         self._settings = settings
         self._ring = ring
         self._send = send

@@ -78,6 +78,7 @@ class AggregateStream:
     def _count(self, seq: int, count: int) -> None:
         rows = np.arange(seq, seq + count) % self._ring.rows
         rounds, sizes = self._headers["round"][rows], self._ring.sizes[rows]
-        for round_index in np.unique(rounds).tolist():
+        # Not `np.unique`, which imports a large part of numpy when it is first used.
+        for round_index in set(rounds.tolist()):
             own = sizes[rounds == round_index]
             self.note(round_index, len(own), int(own.sum()) + len(own) * _FRAME_BYTES)

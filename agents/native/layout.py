@@ -2,6 +2,7 @@
 
 import ctypes
 from enum import IntEnum
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -184,3 +185,15 @@ class Kernel:
         for function in (self.crc32c, self.crc32c_by_table):
             function.argtypes = [_U32, _POINTER, ctypes.c_size_t]
             function.restype = _U32
+
+
+@cache
+def kernel() -> Kernel:
+    """The functions, loaded once in a process and those that it forks.
+
+    Raises
+    ------
+    MachineError
+        As `Kernel` does.
+    """
+    return Kernel()

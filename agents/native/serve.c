@@ -44,8 +44,11 @@ static void send_pending(struct cq_engine *e, struct cq_sockets *s)
             bytes += size;
         } while (size == e->row_bytes && count < s->most_segments && first + count < e->ring_rows
                  && e->sent_seq + count < e->next_seq);
-        ssize_t sent = sendto(s->out, e->ring + (size_t)first * e->row_bytes, bytes, 0,
-                              (struct sockaddr *)&to, sizeof to);
+        ssize_t sent;
+        do /* a signal may come while the socket is full; what is due for it waits for the caller */
+            sent = sendto(s->out, e->ring + (size_t)first * e->row_bytes, bytes, 0,
+                          (struct sockaddr *)&to, sizeof to);
+        while (sent < 0 && errno == EINTR);
         if (sent != (ssize_t)bytes)
             s->error = sent < 0 ? errno : EMSGSIZE;
         e->sent_seq += count;

@@ -172,7 +172,7 @@ class Repairs:
         asked.overtaken[blocks] = False
         asked.tries[blocks] += 1
         asked.asked_ns[blocks] = now_ns
-        for tries in np.unique(asked.tries[blocks]).tolist():
+        for tries in set(asked.tries[blocks].tolist()):
             those = blocks[asked.tries[blocks] == tries]
             asked.due_ns[those] = now_ns + timer.timeout_ns(tries)
         self.requested += len(blocks)

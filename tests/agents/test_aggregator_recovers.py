@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agent_processes import Processes
+from agent_plans import make_plan
+from agent_processes import Processes, context
 from test_daemon import LON, NYC, TYO, Bench
 
+from agents.aggregator.daemon import Aggregator
 from agents.bursts import Run, parse, runs
+from agents.context import AgentContext
 from agents.recovery.control import Control, decode, encode
+from agents.sockets import BurstReceiver, ControlSocket
 from agents.wire import PacketType
 
 
@@ -160,3 +165,28 @@ def test_sigterm_flushes_tells_and_still_answers(bench: RecoveringBench) -> None
     counters = bench.end()
     assert counters["emitted_blocks"] == {"complete": 1, "flush": 1}
     assert counters["recovery"]["resend_datagrams"] == 1
+
+
+def test_a_change_of_rounds_amid_the_last_answers_does_not_make_it_spin(
+    processes: Processes, tmp_path: Path
+) -> None:
+    plan = make_plan(interval_ms=60, rounds=20)
+    ctx = context(plan, NYC, tmp_path, time.monotonic_ns(), resend_ms=50.0)
+
+    def main(ctx: AgentContext) -> int:
+        waits = []
+        wait = BurstReceiver.wait
+
+        def counted(self: BurstReceiver, timeout_ns: int, *others: ControlSocket) -> Any:
+            waits.append(timeout_ns)
+            return wait(self, timeout_ns, *others)
+
+        BurstReceiver.wait = counted  # type: ignore[method-assign]
+        aggregator = Aggregator(ctx)
+        os.kill(os.getpid(), signal.SIGTERM)
+        aggregator.run()
+        (tmp_path / "waits").write_text(str(len(waits)))
+        return 0
+
+    assert processes.wait(processes.start(main, ctx)) == 0
+    assert int((tmp_path / "waits").read_text()) < 200  # a tenth of a second: a wait per heartbeat

@@ -1,10 +1,16 @@
 """Buffers from a real socket to either engine, and sums to another one, over loopback."""
 
+import signal
 import socket
+import subprocess
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +18,7 @@ import pytest
 from agents.aggregator.engine import Engine, EngineSettings
 from agents.aggregator.engines import make_engine
 from agents.aggregator.intake import make_intake, serving_sockets
+from agents.aggregator.native import NativeEngine
 from agents.aggregator.output import AggregateStream
 from agents.aggregator.ring import ResendRing
 from agents.bursts import Packer
@@ -108,6 +115,24 @@ def test_sums_reach_the_island_and_are_counted(bench: Bench) -> None:
     assert bench.engine.progress(0) == (80, 40, 80, 2 * expected)
 
 
+def test_nothing_is_imported_amid_a_run() -> None:
+    program = """
+import sys, time, test_intake
+bench = test_intake.Bench("reference")
+before = set(sys.modules)
+for source in (0, 1):
+    bench.send(source, 0, 4)
+    bench.run(time.monotonic_ns() + 10**9)
+assert bench.output.datagrams == {0: 4}
+print(*sorted(set(sys.modules) - before))
+"""
+    paths = {"PYTHONPATH": f"{Path(__file__).parent}:{Path(__file__).parents[2]}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=paths, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "\n"
+
+
 def test_what_comes_when_the_time_is_over_is_left_to_the_caller(bench: Bench) -> None:
     bench.send(0, 0, 4)
     got = bench.intake(0)
@@ -134,6 +159,42 @@ def test_a_send_that_fails_is_told() -> None:
             bench.run(time.monotonic_ns() + 10**9)
     finally:
         bench.close()
+
+
+def test_a_signal_while_the_network_is_slow_ends_nothing() -> None:
+    bench = Bench("native")
+    listener = socket.create_server(("127.0.0.1", 0))
+    full = socket.create_connection(listener.getsockname())
+    far, _ = listener.accept()
+    timer = threading.Timer(0.3, drain, [far])
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    try:
+        full.setblocking(False)
+        with suppress(BlockingIOError):  # unlike UDP, it is full as long as nobody reads
+            while True:
+                full.send(bytes(1 << 16))
+        full.setblocking(True)
+        sockets = serving_sockets(bench.receiver, full, ("127.0.0.1", 1), 5, bench.receiver.buffer)
+        for source in (0, 1):
+            bench.send(source, 0, 4)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        timer.start()
+        assert isinstance(bench.engine, NativeEngine)
+        bench.engine.serve(sockets, time.monotonic_ns() + 10**7)
+        assert bench.engine.take_sent() == [(0, 4, 4 * wire_bytes(80))]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        for closing in (full, listener):
+            closing.close()
+        timer.join()
+        far.close()
+        bench.close()
+
+
+def drain(sock: socket.socket) -> None:
+    while sock.recv(1 << 20):
+        pass
 
 
 def test_a_buffer_that_is_too_small_is_refused() -> None:

@@ -155,6 +155,30 @@ def test_repair_without_recovery_is_refused():
         plan_experiment(load_config(None, {"repair": "on"}))
 
 
+def test_fewer_blocks_than_ways_are_refused_before_anything_runs():
+    given = {"schedule": "pairs", "memory": "0", "fifo_datagrams": "1", "ways": "2"}
+    with pytest.raises(InputError, match="1 blocks // 2 ways = no set of slots"):
+        plan_experiment(load_config(None, given))
+    assert plan_experiment(load_config(None, {**given, "fifo_datagrams": "2"})).schedule == "pairs"
+
+
+def test_a_fault_after_the_end_of_the_run_is_refused():
+    def events(at_ms):
+        return {"events": [{"at_ms": at_ms, "event": "island-restart", "city": "nyc"}]}
+
+    with pytest.raises(InputError, match="island-restart nyc at 60000 ms: 4 rounds are over after"):
+        plan_experiment(load_config(None, events(60_000)))
+    assert plan_experiment(load_config(None, events(900))).feasible
+
+
+def test_sums_in_order_cannot_accumulate():
+    text = refused(ordered="on", memory_model="accumulate")
+    assert text.startswith("MEMORY_MODEL: accumulate cannot be with ORDERED=on")
+    ordered = load_config(None, {"ordered": "on"})
+    again = load_config(None, ordered.resolved())
+    assert (ordered.memory_use, again.memory_use) == ("hold", "hold")
+
+
 def test_every_setting_reaches_the_agents(tmp_path):
     config = load_config(
         None,
