@@ -11,9 +11,12 @@ from agents.sockets import udp_counters
 from controller.plan import Plan
 from experiments.control import ControlServer
 from testbed.addressing import AGGREGATOR_PORT
+from testbed.errors import CliquenetError
 from testbed.impairment import Impairment
 from testbed.network import Network
 from testbed.probe import RoundTrip
+
+_READINGS = 50
 
 
 def network_facts(
@@ -46,7 +49,7 @@ def network_facts(
     dict
         Plain JSON values.
     """
-    counters = network.counters()
+    counters, reports = _counters_and_reports(network)
     queues_before = {row["interface"]: row for row in before["queues"]}
     return {
         "network_up": {},
@@ -68,7 +71,7 @@ def network_facts(
             for trip in trips
         ],
         "switch_drops": _switch_drops(counters),
-        "aggregator_frames": _aggregator_frames(network, before, counters),
+        "aggregator_frames": _aggregator_frames(network, before, counters, reports),
         "island_udp": _island_udp(network),
         "rounds": [
             {
@@ -129,7 +132,7 @@ def _asked(impairment: Impairment | None) -> dict[str, Any] | None:
 
 
 def _aggregator_frames(
-    network: Network, before: dict[str, Any], after: dict[str, Any]
+    network: Network, before: dict[str, Any], after: dict[str, Any], reports: Mapping[str, int]
 ) -> dict[str, int]:
     """Frames for its island that each city's switch got from its aggregator in the rounds.
 
@@ -138,21 +141,40 @@ def _aggregator_frames(
     first = {row["name"]: row["rx_packets"] for row in before["interfaces"]}
     last = {row["name"]: row["rx_packets"] for row in after["interfaces"]}
     frames = {}
-    for city, code in enumerate(network.topology.codes):
+    for code, sent in reports.items():
         port = f"{network.name_prefix}{code}-{AGGREGATOR_PORT}"
-        namespace = network.aggregator(city).namespace
-        if namespace is None:
-            continue
-        with namespace.entered():
-            frames[code] = last[port] - first[port] - _multicast_sent()
+        frames[code] = last[port] - first[port] - sent
     return frames
 
 
-def _multicast_sent() -> int:
-    """Multicast packets that this network namespace has sent."""
-    rows = Path("/proc/self/net/netstat").read_text().splitlines()
-    names, values = (row.split()[1:] for row in rows if row.startswith("IpExt:"))
-    return int(values[names.index("OutMcastPkts")])
+def _counters_and_reports(network: Network) -> tuple[dict[str, Any], dict[str, int]]:
+    """The network's counters, and each aggregator's reports of membership at that moment.
+
+    A host that has left its groups says so again up to a second later (RFC 3376,
+    section 5.1), which may be just between the two readings.
+    """
+    reports = _reports_sent(network)
+    for _ in range(_READINGS):
+        counters, again = network.counters(), _reports_sent(network)
+        if again == reports:
+            return counters, reports
+        reports = again
+    raise CliquenetError(
+        f"aggregators report group memberships without end: {_READINGS} readings all differ"
+    )
+
+
+def _reports_sent(network: Network) -> dict[str, int]:
+    """Multicast packets that each aggregator's host has sent, by city."""
+    sent = {}
+    for city, code in enumerate(network.topology.codes):
+        namespace = network.aggregator(city).namespace
+        if namespace is not None:
+            with namespace.entered():
+                rows = Path("/proc/self/net/netstat").read_text().splitlines()
+            names, values = (row.split()[1:] for row in rows if row.startswith("IpExt:"))
+            sent[code] = int(values[names.index("OutMcastPkts")])
+    return sent
 
 
 def _island_udp(network: Network) -> dict[str, dict[str, int]]:

@@ -85,10 +85,12 @@ def check_plan(plan: Plan) -> list[Finding]:
 def check_times(
     times: Sequence[RoundTime], promise: Promise, tolerance_percent: float
 ) -> list[Finding]:
-    """Compare each round's measured T with its plan; recovery from asked faults may take longer."""
+    """Compare each round's measured T with its plan.
+
+    Recovery from asked faults may take longer; and what never came because of them
+    leaves T shorter, as it may where a plan was refused and promises no T.
+    """
     findings = []
-    # A plan that was refused promises no T.
-    level: Level = "FAIL" if promise.feasible else "DEGRADED"
     for time in times:
         error = time.error_percent
         if error is None:
@@ -99,7 +101,7 @@ def check_times(
                 f"round {time.round}: T measured {time.measured_ms:.2f} ms, planned "
                 f"{time.planned_ms:.2f} ms ({error:+.2f} %, allowed ±{tolerance_percent:g} %)"
             )
-            findings.append(Finding(level, text))
+            findings.append(Finding(promise.price, text))
     return findings
 
 
