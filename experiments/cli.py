@@ -238,10 +238,10 @@ def analyse(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
 @app.command()
 def plot(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
     """Draw the plots of an analysed run again, from its files only."""
-    from experiments.plots import draw_plots
+    from experiments.outcome import draw
     from experiments.results import find_run
 
-    for path in draw_plots(find_run(results, run)):
+    for path in draw(find_run(results, run)):
         typer.echo(path)
     return 0
 
@@ -281,13 +281,9 @@ def _is_on(name: str, text: str) -> bool:
 
 def _analyse(run_dir: Path) -> int:
     """Analyse, plot and report one run; a run that failed its checks raises."""
-    from experiments.analysis import analyse_run
-    from experiments.plots import draw_plots
-    from experiments.report import print_summary
+    from experiments.outcome import work_out
 
-    summary = analyse_run(run_dir)
-    draw_plots(run_dir)
-    print_summary(run_dir, summary)
+    summary = work_out(run_dir)
     if summary["verdict"] == "FAIL":
         raise UntrustedRunError(f"{run_dir.name} failed its checks: {summary['reasons'][0]}")
     return 0

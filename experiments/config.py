@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -19,6 +21,17 @@ from testbed.yamlfile import read_yaml
 
 NAMED_SCHEDULES = ("triangles", "pairs", "all-to-all", "regional")
 """Those of `controller.schedule`, which takes numpy to import; listing variables does not."""
+COLLECTIVES: Mapping[str, str] = MappingProxyType(
+    {
+        "ring": "ring",
+        "halving-doubling": "halving-doubling",
+        "hierarchical": "hierarchical",
+        "parameter-server": "parameter-server",
+        "double-binary-tree": "double-binary-tree",
+        "tacos": "synthesised",
+    }
+)
+"""Schedules in which the islands' hosts reduce among themselves, and their algorithms."""
 CONFIGS_DIR = Path(__file__).parent / "configs"
 REAL_CLOCK_SCALE = 1000.0
 """Scale where the config names none and the clock is real: a machine in real
@@ -32,6 +45,10 @@ Collision = Literal["evict-old", "forward-new", "priority"]
 MemoryModel = Literal["accumulate", "hold"]
 ElementType = Literal["i32", "i32-exponent", "f32", "bf16"]
 EngineName = Literal["native", "reference"]
+
+
+def _schedules() -> tuple[str, ...]:
+    return (*NAMED_SCHEDULES, *COLLECTIVES)
 
 
 def _trees(value: object) -> object:
@@ -59,8 +76,8 @@ class ExperimentConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    schedule: Annotated[str, named_or_file("schedule", lambda: NAMED_SCHEDULES)] = Field(
-        "triangles", description=f"{', '.join(NAMED_SCHEDULES)}, or a YAML file"
+    schedule: Annotated[str, named_or_file("schedule", _schedules)] = Field(
+        "triangles", description=f"{', '.join(_schedules())}, or a YAML file"
     )
     clock: Annotated[Literal["virtual", "real", "auto"], choice("virtual", "real", "auto")] = Field(
         "virtual", description="virtual, real, auto"
@@ -91,6 +108,10 @@ class ExperimentConfig(BaseModel):
 
     rates: Annotated[str, choice(*RATES)] = Field(
         "common", description=f"how senders pace: {', '.join(RATES)}"
+    )
+
+    chunks: Annotated[int, whole(0, 65536)] = Field(
+        0, description="of a collective between hosts: pieces of the payload; 0 chooses"
     )
 
     mtu_bytes: Annotated[int, whole(576, 9216)] = Field(9000, description="of every link")
@@ -179,12 +200,12 @@ class ExperimentConfig(BaseModel):
     @property
     def schedule_name(self) -> str:
         """The schedule's name; of a file, its name without folder and suffix."""
-        return self.schedule if self.schedule in NAMED_SCHEDULES else Path(self.schedule).stem
+        return self.schedule if self.schedule in _schedules() else Path(self.schedule).stem
 
     @property
     def schedule_file(self) -> Path | None:
         """The schedule's file, if it is not a named one."""
-        return None if self.schedule in NAMED_SCHEDULES else Path(self.schedule)
+        return None if self.schedule in _schedules() else Path(self.schedule)
 
     @property
     def memory_use(self) -> MemoryModel:

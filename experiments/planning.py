@@ -3,7 +3,8 @@
 from controller.plan import Plan
 from controller.planner import make_plan
 from controller.schedule import load_schedule
-from experiments.config import ExperimentConfig
+from experiments.config import COLLECTIVES, ExperimentConfig
+from experiments.hostplanning import plan_collective
 from experiments.units import format_bytes
 from testbed.errors import InputError
 from testbed.topology import City, Topology, load_topology
@@ -21,6 +22,8 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
         is kept to be sent again does not fit the memory.
     """
     topology = load_topology(config.topology)
+    if config.schedule in COLLECTIVES:
+        return plan_collective(config, topology)
     _check_recovery(config, topology)
     plan = make_plan(
         topology,

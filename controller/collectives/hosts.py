@@ -1,0 +1,86 @@
+"""From a schedule on the testbed's topology to what its islands run."""
+
+from controller.collectives.network import PS_PER_US, Network
+from controller.collectives.program import node_programs
+from controller.collectives.schedule import Schedule
+from controller.hostplan import HostPath, HostPlan, HostStep
+from testbed.errors import InputError
+from testbed.topology import Topology
+
+ALL_REDUCE = "all-reduce"
+_BYTES_PER_US_OF_GBPS = 125.0
+
+
+def host_plan(schedule: Schedule, topology: Topology, *, bound_us: float, bound: str) -> HostPlan:
+    """Turn a schedule on `controller.collectives.generators.cities` into steps of hosts.
+
+    Raises
+    ------
+    InputError
+        It is no all-reduce, or uses multicast or aggregation in the network.
+    """
+    task = schedule.task
+    if task.collective != ALL_REDUCE:
+        raise InputError(f"hosts run an all-reduce, not {task.collective}")
+    programs = node_programs(schedule)
+    paths, path_of = _paths(schedule, topology)
+    start_ms = (schedule.start_ps / PS_PER_US / 1e3).tolist()
+    end_ms = (schedule.arrival_ps / PS_PER_US / 1e3).tolist()
+    route = schedule.route.tolist()
+    return HostPlan(
+        algorithm=schedule.algorithm,
+        payload_bytes=task.payload_bytes,
+        chunks=task.chunks,
+        time_ms=schedule.time_us / 1e3,
+        bound_ms=bound_us / 1e3,
+        bound=bound,
+        paths=paths,
+        steps=tuple(
+            tuple(
+                HostStep(
+                    step.kind,
+                    step.transfer,
+                    step.chunk,
+                    path_of[route[step.transfer]],
+                    start_ms[step.transfer],
+                    end_ms[step.transfer],
+                    step.after,
+                )
+                for step in programs[city]
+            )
+            for city in range(len(topology.codes))
+        ),
+    )
+
+
+def _paths(schedule: Schedule, topology: Topology) -> tuple[tuple[HostPath, ...], dict[int, int]]:
+    """The paths in use, each once, and which one each route in use is."""
+    network, routes = schedule.network, schedule.routes
+    known: dict[tuple[int, int, tuple[int, ...]], int] = {}
+    tags: dict[tuple[int, int], int] = {}
+    paths: list[HostPath] = []
+    path_of: dict[int, int] = {}
+    for route in sorted(set(schedule.route.tolist())):
+        ends = int(routes.source[route]), int(routes.target[route])
+        edges = _edges(network, topology, ends, routes.hops.row(route).tolist())
+        if (*ends, edges) not in known:
+            known[*ends, edges] = len(paths)
+            tag = tags[ends] = tags.get(ends, -1) + 1
+            rate_gbps = PS_PER_US / float(routes.byte_ps[route]) / _BYTES_PER_US_OF_GBPS
+            paths.append(HostPath(src=ends[0], dst=ends[1], tag=tag, edges=edges, rate_gbps=rate_gbps))
+        path_of[route] = known[*ends, edges]
+    return tuple(paths), path_of
+
+
+def _edges(
+    network: Network, topology: Topology, ends: tuple[int, int], links: list[int]
+) -> tuple[int, ...]:
+    """Edges of a way from host to host: its links without the access links at its ends."""
+    access = 2 * len(topology.cities)
+    edges = tuple(link - access for link in links[1:-1])
+    nodes = [ends[0], *(int(network.dst[link]) for link in links)]
+    joined = all(int(network.src[link]) == at for link, at in zip(links, nodes, strict=False))
+    if not joined or nodes[-1] != ends[1] or any(edge < 0 for edge in edges):
+        names = " to ".join(topology.codes[city] for city in ends)
+        raise InputError(f"{network.name}: the way from {names} is not one of the testbed")
+    return edges
