@@ -1,8 +1,9 @@
 """A host in a collective: sends, receives and adds chunks as its list of steps says.
 
-One thread. It sleeps until the next burst is due or something has arrived. A step begins when
-what it waits for is done (`agents.dependencies`), never at a planned time. Datagrams go out at
-the rate of the path's slowest link, so that no window or slow start is measured.
+One thread. It sleeps until the next burst is due or something has arrived. A send begins when
+what it waits for is done (`agents.dependencies`), and not before its time in the schedule if the
+plan says so. Datagrams go out at the rate of the path's slowest link, so that no window or slow
+start is measured.
 """
 
 import time
@@ -184,6 +185,8 @@ class Channel:
         scale = self._ctx.plan.scale
         rate_gbps = self._plan.paths[step.path].rate_gbps / scale
         begin_ns = max(now_ns, self._free_ns)
+        if self._plan.release == "planned":
+            begin_ns = max(begin_ns, self._ctx.start_ns + round(step.start_ms * NS_PER_MS))
         self._free_ns = begin_ns + round(self._layout.wire_bytes * 8 / rate_gbps)
         self._bursts = burst_schedule(
             self._layout,

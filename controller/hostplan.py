@@ -7,6 +7,12 @@ from pydantic import Field
 from testbed.topology import Frozen
 
 
+Release = Literal["planned", "data"]
+"""When a send may begin at the earliest: at its time in the schedule, counted from the common
+start, so that links shared by several hosts serve one of them at a time; or as soon as its data
+is there. It never begins before its data is there and the send before it has left."""
+
+
 class HostPath(Frozen):
     """A way of sends through the network."""
 
@@ -30,7 +36,7 @@ class HostStep(NamedTuple):
     path: int
     """Index into the paths."""
     start_ms: float
-    """When the transfer begins by the schedule; nobody waits for it."""
+    """When the transfer begins by the schedule; see `Release`."""
     end_ms: float
     """When its last byte arrives by the schedule."""
     after: tuple[int, ...]
@@ -40,6 +46,7 @@ class HostPlan(Frozen):
     """An all-reduce between the islands of a topology, ready to run."""
 
     algorithm: str
+    release: Release = "planned"
     payload_bytes: int = Field(gt=0)
     """Bytes on the wire that each host brings, headers included."""
     chunks: int = Field(ge=1)

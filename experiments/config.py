@@ -113,7 +113,9 @@ class ExperimentConfig(BaseModel):
     chunks: Annotated[int, whole(0, 65536)] = Field(
         0, description="of a collective between hosts: pieces of the payload; 0 chooses"
     )
-
+    release: Annotated[Literal["planned", "data"], choice("planned", "data")] = Field(
+        "planned", description="of its sends: planned, data: not before their time, or at once"
+    )
     mtu_bytes: Annotated[int, whole(576, 9216)] = Field(9000, description="of every link")
     burst_datagrams: Annotated[int, whole(1, 7)] = Field(4, description="sent per system call")
     fifo_datagrams: Annotated[int, whole(1, 4096)] = Field(

@@ -19,7 +19,7 @@ _PATIENCE = 3.0
 _MEANINGLESS = (
     *("memory_bytes", "multicast", "aggregation", "rounds", "trees", "rates"),
     *("ways", "collision", "hash", "memory_model", "dtype", "ordered", "engine"),
-    *("resend_ms", "repair", "fifo_datagrams"),
+    *("resend_ms", "repair", "fifo_datagrams", "burst_datagrams", "jitter_us"),
     *("loss_percent", "loss_burst", "duplicate_percent", "reorder_percent", "link_jitter_us"),
     *("impairments", "events"),
 )
@@ -95,7 +95,10 @@ def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
     best = choice.best
     if best.faults:
         raise UntrustedRunError(f"{config.schedule}: {best.faults[0]}")
-    return host_plan(best.schedule, topology, bound_us=best.bounds.us, bound=best.bounds.name)
+    bounds = best.bounds
+    return host_plan(
+        best.schedule, topology, bound_us=bounds.us, bound=bounds.name, release=config.release
+    )
 
 
 def _check_keys(config: ExperimentConfig) -> None:

@@ -3,7 +3,7 @@
 from controller.collectives.network import PS_PER_US, Network
 from controller.collectives.program import node_programs
 from controller.collectives.schedule import Schedule
-from controller.hostplan import HostPath, HostPlan, HostStep
+from controller.hostplan import HostPath, HostPlan, HostStep, Release
 from testbed.errors import InputError
 from testbed.topology import Topology
 
@@ -11,7 +11,9 @@ ALL_REDUCE = "all-reduce"
 _BYTES_PER_US_OF_GBPS = 125.0
 
 
-def host_plan(schedule: Schedule, topology: Topology, *, bound_us: float, bound: str) -> HostPlan:
+def host_plan(
+    schedule: Schedule, topology: Topology, *, bound_us: float, bound: str, release: Release
+) -> HostPlan:
     """Turn a schedule on `controller.collectives.generators.cities` into steps of hosts.
 
     Raises
@@ -29,6 +31,7 @@ def host_plan(schedule: Schedule, topology: Topology, *, bound_us: float, bound:
     route = schedule.route.tolist()
     return HostPlan(
         algorithm=schedule.algorithm,
+        release=release,
         payload_bytes=task.payload_bytes,
         chunks=task.chunks,
         time_ms=schedule.time_us / 1e3,
