@@ -6,7 +6,6 @@ from pydantic import Field
 
 from testbed.topology import Frozen
 
-
 Release = Literal["planned", "data"]
 """When a send may begin at the earliest: at its time in the schedule, counted from the common
 start, so that links shared by several hosts serve one of them at a time; or as soon as its data

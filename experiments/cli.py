@@ -67,6 +67,8 @@ def experiment(
     topology: Text = None,
     trees: Text = None,
     rates: Text = None,
+    chunks: Text = None,
+    release: Text = None,
     config: Config = None,
     set_: Set = None,
     force: Annotated[bool, typer.Option(help="Run what the planner refuses.")] = False,

@@ -16,8 +16,15 @@ from controller.plan import Plan, read_plan
 from experiments.network_record import NetworkRecord, read_network
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.runtime import Runtime, read_runtime
-from experiments.verdict import Finding, RoundTime, check_links, check_network, check_times, judge
-from experiments.verdict import Promise
+from experiments.verdict import (
+    Finding,
+    Promise,
+    RoundTime,
+    check_links,
+    check_network,
+    check_times,
+    judge,
+)
 from testbed.errors import InputError
 from testbed.paths import give_to_caller
 

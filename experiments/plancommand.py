@@ -14,7 +14,7 @@ from experiments.comparison.compare import Comparison, Request, compare
 from experiments.comparison.loss import sweep_losses
 from experiments.comparison.loss_rows import print_losses
 from experiments.comparison.tables import print_rows
-from experiments.config import ExperimentConfig, run_prefix
+from experiments.config import COLLECTIVES, ExperimentConfig, run_prefix
 from experiments.optimizefiles import OPTIMIZED, optimised_object, write_optimised
 from experiments.optimizing import check_search, find_best
 from experiments.planfiles import PLANS, write_plan_files
@@ -28,7 +28,7 @@ from experiments.sensitivities import (
     write_sensitivities,
 )
 from experiments.units import format_bytes
-from testbed.errors import CliquenetError, InfeasibleError, UntrustedRunError
+from testbed.errors import CliquenetError, InfeasibleError, InputError, UntrustedRunError
 from testbed.progress import Step
 
 
@@ -39,9 +39,16 @@ def plan_and_show(
 
     Raises
     ------
+    InputError
+        The schedule is a collective between hosts.
     InfeasibleError
         After everything has been written and printed.
     """
+    if config.schedule in COLLECTIVES:
+        raise InputError(
+            f"SCHEDULE: {config.schedule} has no rounds to plan; "
+            f"`make collective ALGORITHM={COLLECTIVES[config.schedule]}` shows its schedule"
+        )
     plan = plan_experiment(config)
     if output is not None:
         plan.write(output)

@@ -31,6 +31,8 @@ _BASIC = (
     "topology",
     "trees",
     "rates",
+    "chunks",
+    "release",
     "ways",
     "collision",
     "hash",

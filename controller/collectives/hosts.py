@@ -66,12 +66,15 @@ def _paths(schedule: Schedule, topology: Topology) -> tuple[tuple[HostPath, ...]
     for route in sorted(set(schedule.route.tolist())):
         ends = int(routes.source[route]), int(routes.target[route])
         edges = _edges(network, topology, ends, routes.hops.row(route).tolist())
-        if (*ends, edges) not in known:
-            known[*ends, edges] = len(paths)
+        way = (*ends, edges)
+        if way not in known:
+            known[way] = len(paths)
             tag = tags[ends] = tags.get(ends, -1) + 1
             rate_gbps = PS_PER_US / float(routes.byte_ps[route]) / _BYTES_PER_US_OF_GBPS
-            paths.append(HostPath(src=ends[0], dst=ends[1], tag=tag, edges=edges, rate_gbps=rate_gbps))
-        path_of[route] = known[*ends, edges]
+            paths.append(
+                HostPath(src=ends[0], dst=ends[1], tag=tag, edges=edges, rate_gbps=rate_gbps)
+            )
+        path_of[route] = known[way]
     return tuple(paths), path_of
 
 
@@ -81,9 +84,13 @@ def _edges(
     """Edges of a way from host to host: its links without the access links at its ends."""
     access = 2 * len(topology.cities)
     edges = tuple(link - access for link in links[1:-1])
-    nodes = [ends[0], *(int(network.dst[link]) for link in links)]
-    joined = all(int(network.src[link]) == at for link, at in zip(links, nodes, strict=False))
-    if not joined or nodes[-1] != ends[1] or any(edge < 0 for edge in edges):
-        names = " to ".join(topology.codes[city] for city in ends)
-        raise InputError(f"{network.name}: the way from {names} is not one of the testbed")
+    known = all(0 <= edge < len(topology.edges) for edge in edges)
+    way = [topology.edges[edge] for edge in edges] if known else []
+    source, target = (topology.codes[city] for city in ends)
+    froms = [source, *(edge.dst for edge in way)]
+    tos = [*(edge.src for edge in way), target]
+    if not known or froms != tos:
+        raise InputError(
+            f"{network.name}: the way from {source} to {target} is not one of the testbed"
+        )
     return edges

@@ -15,12 +15,15 @@ VARIABLES = (
     "SCHEDULE", "CLOCK", "MEMORY", "MULTICAST", "AGGREGATION", "ROUNDS", "PAYLOAD", "SCALE",
     "SEED", "TOPOLOGY", "TREES", "RATES", "CONFIG", "FORCE", "FORMAT", "BUDGET", "QUICK",
     "DATAGRAMS",
-    "COLLECTIVE", "ALGORITHM", "MODEL", "CHUNKS", "ROOT",
+    "COLLECTIVE", "ALGORITHM", "MODEL", "CHUNKS", "ROOT", "RELEASE",
 )  # fmt: skip
 COMMON = {"PAYLOAD", "SCALE", "TOPOLOGY", "CONFIG"}
 RUN = {"SCHEDULE", "MEMORY", "MULTICAST", "AGGREGATION"}
 USED = {
-    "experiment": COMMON | RUN | {"ROUNDS", "TREES", "RATES", "CLOCK", "SEED", "FORCE"},
+    "experiment": COMMON
+    | RUN
+    | {"ROUNDS", "TREES", "RATES", "CLOCK", "SEED", "FORCE"}
+    | {"CHUNKS", "RELEASE"},
     "plan": COMMON | RUN | {"ROUNDS", "TREES", "RATES", "FORMAT"},
     "optimize": COMMON | {"MEMORY", "SEED", "BUDGET", "FORMAT"},
     "loss": COMMON

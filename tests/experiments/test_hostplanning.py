@@ -1,0 +1,72 @@
+"""Configs of collectives between hosts, and the plans that come of them."""
+
+import pytest
+
+from controller.plan import read_plan
+from experiments.cli import main
+from experiments.config import COLLECTIVES
+from experiments.planning import plan_experiment
+from experiments.run import make_runtime
+from experiments.sources import load_config
+from testbed.errors import InputError
+
+
+def config(**values):
+    return load_config(None, {"payload": "179MB", **values})
+
+
+@pytest.mark.parametrize("schedule", COLLECTIVES)
+def test_every_collective_is_planned_for_all_cities(schedule, tmp_path):
+    plan = plan_experiment(config(schedule=schedule))
+    hosts = plan.collective
+    assert hosts.algorithm == COLLECTIVES[schedule]
+    assert hosts.release == "planned"
+    assert len(hosts.steps) == 9
+    assert hosts.chunks % 9 == 0
+    assert hosts.bound_ms <= hosts.time_ms == plan.prediction.t_ms
+    assert hosts.chunk_bytes * hosts.chunks == pytest.approx(179e6)
+    assert plan.round(0).streams == ()
+    plan.write(tmp_path / "plan.json")
+    assert read_plan(tmp_path / "plan.json") == plan
+
+
+def test_chunks_and_release_are_taken_as_given_and_bursts_are_single(tmp_path):
+    asked = config(schedule="ring", chunks="18", release="data")
+    plan = plan_experiment(asked)
+    assert plan.collective.chunks == 18
+    assert plan.collective.release == "data"
+    assert make_runtime(asked, plan, tmp_path).burst_datagrams == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"memory": "0"}, "MEMORY means nothing with SCHEDULE=ring"),
+        ({"multicast": "off"}, "MULTICAST means nothing"),
+        ({"loss_percent": "1"}, "LOSS_PERCENT means nothing"),
+        ({"chunks": "10"}, "chunks: 10 does not fit"),
+        ({"payload": "9kB", "chunks": "900"}, "chunks are too small"),
+        ({"payload": "5B"}, "chunks"),
+    ],
+)
+def test_what_does_not_fit_is_refused(values, message):
+    with pytest.raises(InputError, match=message):
+        plan_experiment(config(**{"schedule": "ring", **values}))
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["experiment", "--schedule", "halving-doublin"], 'did you mean "halving-doubling"?'),
+        (["experiment", "--schedule", "ring", "--release", "soon"], 'RELEASE: "soon"'),
+        (["experiment", "--schedule", "ring", "--chunks", "-1"], "CHUNKS"),
+        (["experiment", "--schedule", "tacos", "--rounds", "2"], "ROUNDS means nothing"),
+        (["plan", "--schedule", "tacos"], "make collective ALGORITHM=synthesised"),
+    ],
+)
+def test_bad_input_ends_with_status_2_and_one_line(capsys, argv, message):
+    assert main(argv) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line != "planning …"]
+    assert len(errors) == 1
+    assert errors[0].startswith("error: ")
+    assert message in errors[0]
