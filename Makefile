@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help variables setup experiment plan optimize compare loss
-.PHONY: collective bench-aggregator bench-collectives fuzz compare-uftp test lint clean distclean
+.PHONY: collective compare-collectives bench-aggregator bench-collectives fuzz compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -44,6 +44,8 @@ COMPARE_OPTIONS = $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SEED_OPTION) $(BUDGET_OP
 LOSS_OPTIONS = $${SCHEDULE:+--schedule "$$SCHEDULE"} $${MEMORY:+--memory "$$MEMORY"} \
 	$(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) $(SEED_OPTION) $(FORMAT_OPTION) \
 	$(FORCE_OPTION) $(QUICK_OPTION)
+COMPARE_COLLECTIVES_OPTIONS = $(COMMON_OPTIONS) $(SEED_OPTION) $(FORMAT_OPTION) $(QUICK_OPTION) \
+	$${CHUNKS:+--chunks "$$CHUNKS"}
 COLLECTIVE_OPTIONS = \
 	$${TOPOLOGY:+--topology "$$TOPOLOGY"} $${COLLECTIVE:+--collective "$$COLLECTIVE"} \
 	$${ALGORITHM:+--algorithm "$$ALGORITHM"} $${PAYLOAD:+--payload "$$PAYLOAD"} \
@@ -70,6 +72,7 @@ make bench-aggregator  measure how many Gbit/s one core receives, adds and sends
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
 make compare-uftp measure uftp and our stream over the same lossy link
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
+make compare-collectives  run all-reduce between hosts by each algorithm; one table and a plot
 make bench-collectives  measure the synthesiser against published figures
 make variables    list every config key with its values and default
 make test         run all tests
@@ -159,6 +162,9 @@ compare-uftp: setup
 	$(in_environment) run benchmarks.uftp
 collective: setup
 	$(in_environment) run experiments.cli collective $(COLLECTIVE_OPTIONS)
+
+compare-collectives: setup
+	$(in_environment) run experiments.cli compare-collectives $(COMPARE_COLLECTIVES_OPTIONS)
 
 bench-collectives: setup
 	$(in_environment) run benchmarks.collectives

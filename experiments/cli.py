@@ -229,6 +229,31 @@ def collective(
     return collective_and_show(request, results, as_json=as_json)
 
 
+@app.command("compare-collectives")
+def compare_collectives(
+    context: typer.Context,
+    payload: Text = None,
+    scale: Text = None,
+    seed: Text = None,
+    topology: Text = None,
+    chunks: Text = None,
+    config: Config = None,
+    set_: Set = None,
+    quick: Annotated[bool, typer.Option(help="A tenth of the payload.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Guests at a time.", min=1)] = None,
+    format_: Format = "table",
+    results: Results = DEFAULT_RESULTS,
+) -> int:
+    """Run all-reduce between hosts by each algorithm, and through the network; one table."""
+    as_json = _as_json(format_)
+    resolved = _config(context)
+    from experiments.plancommand import compare_collectives_and_show
+
+    return compare_collectives_and_show(
+        resolved, results, quick=quick, workers=jobs, as_json=as_json
+    )
+
+
 @app.command()
 def analyse(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
     """Work the records of a run out again: events, summary, plots."""

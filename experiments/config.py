@@ -40,6 +40,9 @@ time moves about a tenth of what virtual time takes its leisure for."""
 _WITHOUT_EFFECT = ("force", "guest_memory_mb", "wall_limit_s", "clock", "schedule", "topology")
 """Keys that cannot change a result, and those that `identity` spells out itself."""
 
+_OF_COLLECTIVES = ("chunks", "release")
+"""Keys that change nothing where streams are sent."""
+
 # As in `agents.context`, which takes numpy to import.
 Collision = Literal["evict-old", "forward-new", "priority"]
 MemoryModel = Literal["accumulate", "hold"]
@@ -240,6 +243,8 @@ def identity(config: ExperimentConfig) -> str:
     their comments, so that the same experiment has the same id on any machine.
     """
     values = {k: v for k, v in config.resolved().items() if k not in _WITHOUT_EFFECT}
+    if config.schedule not in COLLECTIVES:
+        values = {k: v for k, v in values.items() if k not in _OF_COLLECTIVES}
     values["clock"] = config.clock
     values["topology"] = load_topology(config.topology).model_dump(mode="json")
     file = config.schedule_file

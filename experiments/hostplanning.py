@@ -20,6 +20,7 @@ _MEANINGLESS = (
     *("memory_bytes", "multicast", "aggregation", "rounds", "trees", "rates"),
     *("ways", "collision", "hash", "memory_model", "dtype", "ordered", "engine"),
     *("resend_ms", "repair", "fifo_datagrams", "burst_datagrams", "jitter_us"),
+    "tolerance_percent",
     *("loss_percent", "loss_burst", "duplicate_percent", "reorder_percent", "link_jitter_us"),
     *("impairments", "events"),
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.plan import Plan, read_plan
-from experiments.analysis import analyse_run
+from experiments.analyse import analyse
 from experiments.comparison.cases import Case
 from experiments.comparison.rows import Row, Source, make_row
 from experiments.config import ExperimentConfig, run_prefix
@@ -148,7 +148,7 @@ def _measure(
         config, results_dir, force=force, progress=partial(_TickedStep, tick, name)
     )
     tick(f"{name}: analysis")
-    return analyse_run(run_dir)
+    return analyse(run_dir)
 
 
 class _TickedStep:
@@ -178,8 +178,12 @@ def _complete(run_dir: Path, plan: Plan) -> bool:
 
 
 def _work(plan: Plan) -> int:
-    """Stream copies that a run moves over all links and access links: its wall time follows."""
+    """Payloads that a run moves over all links and access links: its wall time follows."""
     total = 0
+    if plan.collective is not None:
+        hosts = plan.collective
+        sends = (step for steps in hosts.steps for step in steps if step.kind == "send")
+        total = sum(len(hosts.paths[step.path].edges) + 2 for step in sends) // hosts.chunks
     for k in range(plan.rounds):
         planned = plan.round(k)
         total += sum(planned.edge_streams.values()) + 2 * sum(

@@ -4,7 +4,7 @@ import pytest
 
 from controller.plan import read_plan
 from experiments.cli import main
-from experiments.config import COLLECTIVES
+from experiments.config import COLLECTIVES, run_prefix
 from experiments.planning import plan_experiment
 from experiments.run import make_runtime
 from experiments.sources import load_config
@@ -44,6 +44,7 @@ def test_chunks_and_release_are_taken_as_given_and_bursts_are_single(tmp_path):
         ({"memory": "0"}, "MEMORY means nothing with SCHEDULE=ring"),
         ({"multicast": "off"}, "MULTICAST means nothing"),
         ({"loss_percent": "1"}, "LOSS_PERCENT means nothing"),
+        ({"tolerance_percent": "5"}, "TOLERANCE_PERCENT means nothing"),
         ({"chunks": "10"}, "chunks: 10 does not fit"),
         ({"payload": "9kB", "chunks": "900"}, "chunks are too small"),
         ({"payload": "5B"}, "chunks"),
@@ -70,3 +71,10 @@ def test_bad_input_ends_with_status_2_and_one_line(capsys, argv, message):
     assert len(errors) == 1
     assert errors[0].startswith("error: ")
     assert message in errors[0]
+
+
+def test_what_only_collectives_use_does_not_change_the_id_of_other_runs():
+    assert run_prefix(config(chunks="9", release="data")) == run_prefix(config())
+    ring = config(schedule="ring")
+    assert run_prefix(config(schedule="ring", chunks="9")) != run_prefix(ring)
+    assert run_prefix(config(schedule="ring", release="data")) != run_prefix(ring)

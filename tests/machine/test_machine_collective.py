@@ -1,4 +1,4 @@
-"""All-reduce between the hosts of nine cities, as a user would run it, on a tenth of the payload."""
+"""All-reduce between the hosts of nine cities, as a user would run it; a tenth of the payload."""
 
 import json
 import subprocess

@@ -30,6 +30,7 @@ USED = {
     | {"SCHEDULE", "MEMORY", "ROUNDS", "TREES", "RATES", "SEED", "FORMAT", "FORCE", "QUICK"},
     "collective": {"TOPOLOGY", "COLLECTIVE", "ALGORITHM", "PAYLOAD", "MODEL", "CHUNKS", "ROOT"}
     | {"MULTICAST", "AGGREGATION", "SEED", "BUDGET", "FORMAT"},
+    "compare-collectives": COMMON | {"SEED", "CHUNKS", "FORMAT", "QUICK"},
     "compare": COMMON | {"ROUNDS", "TREES", "RATES", "SEED", "BUDGET", "FORMAT", "FORCE", "QUICK"},
 }
 FLAGS = {"FORCE", "QUICK"}
