@@ -34,7 +34,8 @@ SETTING_OPTIONS = $(foreach name,$(SETTINGS),$${$(name):+--set "$(name)=$$$(name
 
 EXPERIMENT_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) \
 	$${CLOCK:+--clock "$$CLOCK"} $(SEED_OPTION) $(FORCE_OPTION) \
-	$${CHUNKS:+--chunks "$$CHUNKS"} $${RELEASE:+--release "$$RELEASE"}
+	$${CHUNKS:+--chunks "$$CHUNKS"} $${MODEL:+--model "$$MODEL"} \
+	$${RELEASE:+--release "$$RELEASE"}
 PLAN_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) \
 	$(FORMAT_OPTION)
 OPTIMIZE_OPTIONS = $${MEMORY:+--memory "$$MEMORY"} $(COMMON_OPTIONS) $(SEED_OPTION) \

@@ -19,7 +19,6 @@ from agents.rounds import NEVER_NS
 from agents.sockets import BurstReceiver, BurstSender, precise_timers, udp_counters
 from agents.wire import PacketType, StreamLayout, datagram_bytes
 from controller.hostplan import HostPlan, HostStep
-from testbed.addressing import COLLECTIVE_UDP_PORT, FIRST_PATH_UDP_PORT, island_ip
 
 ROLE = "collective"
 _NS_PER_US = 1000
@@ -49,8 +48,8 @@ class Host:
         self._operands = Operands(ctx.seed, ctx.city, self._plan.chunks, layout)
         self._recorder = Recorder()
         self._channel = Channel(ctx, self._plan, layout, self._operands, self._recorder)
-        address = (island_ip(ctx.city), COLLECTIVE_UDP_PORT)
-        self._receiver = BurstReceiver(address, interface=None, idle_ns=_NO_IDLE_NS)
+        own = ctx.addresses.island(ctx.city)
+        self._receiver = BurstReceiver(own, interface=None, idle_ns=_NO_IDLE_NS)
         self._drops: Counter[str] = Counter()
         self._done_ns: int | None = None
 
@@ -169,7 +168,9 @@ class Channel:
         )
         size = datagram_bytes(layout.elements)
         tags = {path.tag for path in plan.paths if path.src == ctx.city}
-        self._sockets = {tag: BurstSender(size, None, FIRST_PATH_UDP_PORT + tag) for tag in tags}
+        self._sockets = {
+            tag: BurstSender(size, None, ctx.addresses.path(ctx.city, tag)) for tag in tags
+        }
         self._step: HostStep | None = None
         self._bursts: list[Burst] = []
         self._next = 0
@@ -211,7 +212,7 @@ class Channel:
         packed = self._packer.seal(
             burst.count, burst.block, self.datagrams, since_start_ns // _NS_PER_US, last
         )
-        self._sockets[path.tag].send(packed, (island_ip(path.dst), COLLECTIVE_UDP_PORT))
+        self._sockets[path.tag].send(packed, ctx.addresses.island(path.dst))
         self._recorder.add(
             since_start_ns,
             step.transfer,

@@ -45,6 +45,8 @@ class HostPlan(Frozen):
     """An all-reduce between the islands of a topology, ready to run."""
 
     algorithm: str
+    model: Literal["pipelined", "occupancy"] = "pipelined"
+    """For how long the schedule holds links; see `controller.collectives.schedule.Model`."""
     release: Release = "planned"
     payload_bytes: int = Field(gt=0)
     """Bytes on the wire that each host brings, headers included."""

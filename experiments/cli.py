@@ -68,6 +68,7 @@ def experiment(
     trees: Text = None,
     rates: Text = None,
     chunks: Text = None,
+    model: Text = None,
     release: Text = None,
     config: Config = None,
     set_: Set = None,

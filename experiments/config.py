@@ -40,7 +40,7 @@ time moves about a tenth of what virtual time takes its leisure for."""
 _WITHOUT_EFFECT = ("force", "guest_memory_mb", "wall_limit_s", "clock", "schedule", "topology")
 """Keys that cannot change a result, and those that `identity` spells out itself."""
 
-_OF_COLLECTIVES = ("chunks", "release")
+_OF_COLLECTIVES = ("chunks", "model", "release")
 """Keys that change nothing where streams are sent."""
 
 # As in `agents.context`, which takes numpy to import.
@@ -115,6 +115,9 @@ class ExperimentConfig(BaseModel):
 
     chunks: Annotated[int, whole(0, 65536)] = Field(
         0, description="of a collective between hosts: pieces of the payload; 0 chooses"
+    )
+    model: Annotated[Literal["pipelined", "occupancy"], choice("pipelined", "occupancy")] = Field(
+        "pipelined", description="of its links: pipelined, occupancy: held until a chunk arrives"
     )
     release: Annotated[Literal["planned", "data"], choice("planned", "data")] = Field(
         "planned", description="of its sends: planned, data: not before their time, or at once"

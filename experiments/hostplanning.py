@@ -88,7 +88,7 @@ def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
     choice = choose(
         network,
         task,
-        "pipelined",
+        config.model,
         algorithm=COLLECTIVES[config.schedule],
         chunks=config.chunks,
         effort=Effort(seed=config.seed),

@@ -32,6 +32,7 @@ _BASIC = (
     "trees",
     "rates",
     "chunks",
+    "model",
     "release",
     "ways",
     "collision",

@@ -31,6 +31,7 @@ def host_plan(
     route = schedule.route.tolist()
     return HostPlan(
         algorithm=schedule.algorithm,
+        model=schedule.model,
         release=release,
         payload_bytes=task.payload_bytes,
         chunks=task.chunks,

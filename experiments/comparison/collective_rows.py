@@ -16,6 +16,17 @@ from experiments.config import ExperimentConfig
 from experiments.figures import FAINT, PLANNED, colour, new_figure, save, tidy
 
 MULTICAST_FPGA = "multicast + FPGA"
+_BRIEF = {
+    "schedule": "schedule",
+    "release": "release",
+    "planned ms": "planned",
+    "measured ms": "measured",
+    "error %": "error %",
+    "/ bound": "/ bound",
+    "exact": "exact",
+    "verdict": "verdict",
+}
+"""Headings of the table that fit a terminal of 80 columns; the files have the others too."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,7 @@ def collective_row(config: ExperimentConfig, plan: Plan, got: Measured) -> Colle
     measured, hosts = got.summary or {}, plan.collective
     reasons = measured.get("reasons", ())
     return CollectiveRow(
-        schedule=f"{config.schedule}, {MULTICAST_FPGA}" if hosts is None else config.schedule,
+        schedule=MULTICAST_FPGA if hosts is None else config.schedule,
         release="" if hosts is None else hosts.release,
         chunks=None if hosts is None else hosts.chunks,
         t_planned_ms=plan.prediction.t_ms,
@@ -90,13 +101,14 @@ def print_collectives(
     """Print the table, and below it why runs failed."""
     console = console or Console(highlight=False)
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    for heading in cells(rows[0]):
+    for heading in _BRIEF.values():
         justify: Literal["left", "right"] = "left" if heading == "schedule" else "right"
-        table.add_column(heading, justify=justify)
+        table.add_column(heading, justify=justify, no_wrap=True)
     for row in rows:
-        table.add_row(*cells(row).values())
+        full = cells(row)
+        table.add_row(*(full[heading] for heading in _BRIEF))
     console.print(table)
-    console.print("bound: of hosts that send, receive and add", style="dim")
+    console.print("ms; bound: of hosts that send, receive and add", style="dim")
     for row in rows:
         if row.verdict in (ERROR, "FAIL"):
             console.print(f"- {row.schedule} {row.release}: {row.reason}", markup=False)

@@ -10,7 +10,7 @@ from controller.plan import Plan, read_plan
 from experiments.analyse import analyse
 from experiments.comparison.cases import Case
 from experiments.comparison.rows import Row, Source, make_row
-from experiments.config import ExperimentConfig, run_prefix
+from experiments.config import COLLECTIVES, ExperimentConfig, run_prefix
 from experiments.planning import plan_experiment
 from experiments.results import read_json, read_state
 from experiments.run import run_experiment
@@ -143,7 +143,8 @@ def _measure(
     config: ExperimentConfig, results_dir: Path, force: bool, tick: Tick
 ) -> dict[str, Any]:
     """Run one experiment and analyse it, in a worker process."""
-    name = f"{config.schedule_name} {format_bytes(config.memory_bytes, 3)}"
+    of = config.release if config.schedule in COLLECTIVES else format_bytes(config.memory_bytes, 3)
+    name = f"{config.schedule_name} {of}"
     run_dir = run_experiment(
         config, results_dir, force=force, progress=partial(_TickedStep, tick, name)
     )

@@ -73,6 +73,13 @@ def test_bad_input_ends_with_status_2_and_one_line(capsys, argv, message):
     assert message in errors[0]
 
 
+def test_links_that_are_held_until_arrival_take_longer():
+    held = plan_experiment(config(schedule="tacos", model="occupancy")).collective
+    free = plan_experiment(config(schedule="tacos")).collective
+    assert (held.model, free.model) == ("occupancy", "pipelined")
+    assert held.time_ms > free.time_ms
+
+
 def test_what_only_collectives_use_does_not_change_the_id_of_other_runs():
     assert run_prefix(config(chunks="9", release="data")) == run_prefix(config())
     ring = config(schedule="ring")

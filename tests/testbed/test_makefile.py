@@ -23,7 +23,7 @@ USED = {
     "experiment": COMMON
     | RUN
     | {"ROUNDS", "TREES", "RATES", "CLOCK", "SEED", "FORCE"}
-    | {"CHUNKS", "RELEASE"},
+    | {"CHUNKS", "MODEL", "RELEASE"},
     "plan": COMMON | RUN | {"ROUNDS", "TREES", "RATES", "FORMAT"},
     "optimize": COMMON | {"MEMORY", "SEED", "BUDGET", "FORMAT"},
     "loss": COMMON
