@@ -1,10 +1,15 @@
 """Plans an all-reduce between the islands' hosts: the schedule, and what each host does in it."""
 
+from dataclasses import replace
+
+import numpy as np
+
 from agents.operands import chunk_layout
-from agents.wire import check_sources
+from agents.wire import check_sources, elements_per_datagram, wire_bytes
 from controller.collectives.choose import choose
 from controller.collectives.generators import cities
 from controller.collectives.hosts import ALL_REDUCE, host_plan
+from controller.collectives.network import Network
 from controller.collectives.synthesis import Effort
 from controller.collectives.task import make_task
 from controller.hostplan import HostPlan
@@ -83,7 +88,7 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
 
 
 def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
-    network = cities(topology)
+    network = _with_datagrams(cities(topology), config)
     task = make_task(network, ALL_REDUCE, config.payload_bytes, chunks=config.chunks)
     choice = choose(
         network,
@@ -100,6 +105,18 @@ def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
     return host_plan(
         best.schedule, topology, bound_us=bounds.us, bound=bounds.name, release=config.release
     )
+
+
+def _with_datagrams(network: Network, config: ExperimentConfig) -> Network:
+    """The network as datagrams see it: a switch takes each in whole before it sends it on.
+
+    A schedule that leaves this out is late by so much at every hop, and a chunk that comes late
+    loses its turn on a shared link.
+    """
+    datagram_bytes = wire_bytes(elements_per_datagram(config.mtu_bytes)) * config.scale
+    from_switch = ~np.isin(network.src, network.workers)
+    taken_ps = np.rint(from_switch * network.byte_ps * datagram_bytes).astype(np.int64)
+    return replace(network, latency_ps=network.latency_ps + taken_ps)
 
 
 def _check_keys(config: ExperimentConfig) -> None:

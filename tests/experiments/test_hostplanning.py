@@ -73,6 +73,21 @@ def test_bad_input_ends_with_status_2_and_one_line(capsys, argv, message):
     assert message in errors[0]
 
 
+def test_each_switch_on_the_way_takes_a_datagram_in_whole():
+    coarse, fine = (
+        plan_experiment(config(schedule="ring", chunks="9", scale=scale)).collective
+        for scale in ("100", "1")
+    )
+    one = {step.transfer: step for step in coarse.steps[0] if step.kind == "send"}
+    for step in fine.steps[0]:
+        if step.kind == "send":
+            # 8290 bytes at 1 Gbit/s, before each link but the first one.
+            hops = len(fine.paths[step.path].edges) + 1
+            longer_ms = one[step.transfer].end_ms - one[step.transfer].start_ms
+            longer_ms -= step.end_ms - step.start_ms
+            assert longer_ms == pytest.approx(hops * 8290 * 8e-6 * 0.99, abs=1e-6)
+
+
 def test_links_that_are_held_until_arrival_take_longer():
     held = plan_experiment(config(schedule="tacos", model="occupancy")).collective
     free = plan_experiment(config(schedule="tacos")).collective
