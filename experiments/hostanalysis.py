@@ -29,9 +29,8 @@ from testbed.errors import InputError
 from testbed.paths import give_to_caller
 
 NS_PER_MS = 1_000_000
-TOLERANCE_PERCENT = 3.0
-"""How far the measured time may lie from the schedule's: hosts time themselves, and each
-switch on the way takes a datagram in whole before it sends it on."""
+TOLERANCE_PERCENT = 1.0
+"""How far the measured time may lie from the schedule's."""
 
 
 @dataclass(frozen=True)

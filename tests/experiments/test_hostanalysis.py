@@ -118,8 +118,8 @@ def test_a_sound_run_passes_with_its_figures(tmp_path: Path, capsys) -> None:
         ({"wrong": 2}, "FAIL", "2 of 81 chunk sums are wrong"),
         ({"loses": True}, "FAIL", "hkg: 1 steps were never done"),
         ({"drops": {"crc": 3}}, "DEGRADED", "host hkg: crc 3"),
-        ({"late_ms": 50.0}, "FAIL", "allowed ±3 %"),
-        ({"late_ms": 50.0, "release": "data"}, "DEGRADED", "allowed ±3 %"),
+        ({"late_ms": 50.0}, "FAIL", "allowed ±1 %"),
+        ({"late_ms": 50.0, "release": "data"}, "DEGRADED", "allowed ±1 %"),
         ({"stray_bytes": 100_000}, "FAIL", "carried"),
     ],
 )
