@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help variables setup experiment plan optimize compare loss
-.PHONY: collective bench-aggregator bench-collectives fuzz compare-uftp test lint clean distclean
+.PHONY: collective compare-collectives bench-aggregator bench-collectives fuzz compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -10,7 +10,7 @@ SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 
 # Each variable that is set becomes the option of its name; the shell quotes the value.
 export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES RATES CONFIG
-export FORMAT BUDGET DATAGRAMS COLLECTIVE ALGORITHM MODEL CHUNKS ROOT
+export FORMAT BUDGET DATAGRAMS COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
 # These by way of --set.
 SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
 	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US
@@ -33,7 +33,9 @@ QUICK_OPTION = $(if $(filter-out 0,$(QUICK)),--quick)
 SETTING_OPTIONS = $(foreach name,$(SETTINGS),$${$(name):+--set "$(name)=$$$(name)"})
 
 EXPERIMENT_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) \
-	$${CLOCK:+--clock "$$CLOCK"} $(SEED_OPTION) $(FORCE_OPTION)
+	$${CLOCK:+--clock "$$CLOCK"} $(SEED_OPTION) $(FORCE_OPTION) \
+	$${CHUNKS:+--chunks "$$CHUNKS"} $${MODEL:+--model "$$MODEL"} \
+	$${RELEASE:+--release "$$RELEASE"}
 PLAN_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) \
 	$(FORMAT_OPTION)
 OPTIMIZE_OPTIONS = $${MEMORY:+--memory "$$MEMORY"} $(COMMON_OPTIONS) $(SEED_OPTION) \
@@ -43,6 +45,8 @@ COMPARE_OPTIONS = $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SEED_OPTION) $(BUDGET_OP
 LOSS_OPTIONS = $${SCHEDULE:+--schedule "$$SCHEDULE"} $${MEMORY:+--memory "$$MEMORY"} \
 	$(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) $(SEED_OPTION) $(FORMAT_OPTION) \
 	$(FORCE_OPTION) $(QUICK_OPTION)
+COMPARE_COLLECTIVES_OPTIONS = $(COMMON_OPTIONS) $(SEED_OPTION) $(FORMAT_OPTION) $(QUICK_OPTION) \
+	$${CHUNKS:+--chunks "$$CHUNKS"}
 COLLECTIVE_OPTIONS = \
 	$${TOPOLOGY:+--topology "$$TOPOLOGY"} $${COLLECTIVE:+--collective "$$COLLECTIVE"} \
 	$${ALGORITHM:+--algorithm "$$ALGORITHM"} $${PAYLOAD:+--payload "$$PAYLOAD"} \
@@ -69,6 +73,7 @@ make bench-aggregator  measure how many Gbit/s one core receives, adds and sends
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
 make compare-uftp measure uftp and our stream over the same lossy link
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
+make compare-collectives  run all-reduce between hosts by each algorithm; one table and a plot
 make bench-collectives  measure the synthesiser against published figures
 make variables    list every config key with its values and default
 make test         run all tests
@@ -80,6 +85,8 @@ Packages and the real clock need root: `sudo make setup`, `sudo make experiment`
 
 Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   SCHEDULE     triangles, pairs, all-to-all, regional; or a YAML file
+               experiment: also an all-reduce between hosts: ring, tacos, halving-doubling,
+               hierarchical, parameter-server, double-binary-tree
   CLOCK        virtual, real, auto
   MEMORY       memory of each edge device: 0, 200MB, 32GB, ...
   MULTICAST    on, off: trees in the network, or one copy per receiver
@@ -97,6 +104,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   ALGORITHM    auto: the fastest; synthesised, ring, halving-doubling, hierarchical, ...
   MODEL        of links: pipelined, or occupancy as in the published synthesiser
   CHUNKS       pieces of the payload; 0 chooses
+  RELEASE      planned, data: hosts send at the schedule's times, or as soon as they can
   ROOT         of broadcast and reduce: name of a worker
   FORMAT       of plan, optimize, compare, collective: table, or json: one object on the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
@@ -155,6 +163,9 @@ compare-uftp: setup
 	$(in_environment) run benchmarks.uftp
 collective: setup
 	$(in_environment) run experiments.cli collective $(COLLECTIVE_OPTIONS)
+
+compare-collectives: setup
+	$(in_environment) run experiments.cli compare-collectives $(COMPARE_COLLECTIVES_OPTIONS)
 
 bench-collectives: setup
 	$(in_environment) run benchmarks.collectives

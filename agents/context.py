@@ -40,6 +40,9 @@ class Addressing(Protocol):
     def group(self, round_index: int, sender: int) -> Endpoint:
         """Multicast address of one sender in one round."""
 
+    def path(self, city: int, tag: int) -> Endpoint:
+        """Where a city's island sends from what takes the path with a tag."""
+
 
 class TestbedAddressing:
     """The addresses of the emulated network."""
@@ -59,6 +62,10 @@ class TestbedAddressing:
     def group(self, round_index: int, sender: int) -> Endpoint:
         """Multicast address of one sender in one round."""
         return addressing.group_ip(round_index, sender), addressing.STREAM_UDP_PORT
+
+    def path(self, city: int, tag: int) -> Endpoint:
+        """Where a city's island sends from what takes the path with a tag."""
+        return addressing.island_ip(city), addressing.FIRST_PATH_UDP_PORT + tag
 
 
 class Expectation(NamedTuple):

@@ -70,11 +70,18 @@ def _force_buffer(sock: socket.socket, forced: int, plain: int) -> int:
 class BurstSender:
     """Sends bursts; the kernel cuts each into datagrams of ``datagram_bytes``."""
 
-    def __init__(self, datagram_bytes: int, interface: int | None) -> None:
-        """Open the socket; ``interface`` is where multicast leaves, if any is sent."""
+    def __init__(
+        self, datagram_bytes: int, interface: int | None, bind: Endpoint | None = None
+    ) -> None:
+        """Open the socket; ``interface`` is where multicast leaves, if any is sent.
+
+        ``bind`` is its own address, whose port switches may know a path by; None is any.
+        """
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         _force_buffer(self._sock, _SO_SNDBUFFORCE, socket.SO_SNDBUF)
         self._sock.setsockopt(_SOL_UDP, _UDP_SEGMENT, datagram_bytes)
+        if bind is not None:
+            self._sock.bind(bind)
         if interface is not None:
             option = self._sock.setsockopt
             option(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, _mreqn("0.0.0.0", interface))  # noqa: S104

@@ -89,6 +89,10 @@ class Loopback:
         """No multicast here."""
         raise NotImplementedError
 
+    def path(self, _city: int, _tag: int) -> Endpoint:
+        """No collective here."""
+        raise NotImplementedError
+
 
 def fuzz_context() -> AgentContext:
     """One city of nine that all exchange with each other, in blocks of 32 elements."""

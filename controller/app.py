@@ -13,6 +13,7 @@ from controller.rules import FlowRule, GroupRule, base_rules, round_rules
 from testbed.addressing import dpid
 
 _ETH_TYPE_IPV4 = 0x0800
+_IP_PROTO_UDP = 17
 _NS_PER_MS = 1_000_000
 
 
@@ -174,6 +175,10 @@ def _flow_mod(datapath: Any, rule: FlowRule, *, delete: bool) -> Any:
     fields: dict[str, Any] = {"eth_type": _ETH_TYPE_IPV4, "ipv4_dst": rule.ipv4_dst}
     if rule.in_port is not None:
         fields["in_port"] = rule.in_port
+    if rule.ipv4_src is not None:
+        fields["ipv4_src"] = rule.ipv4_src
+    if rule.udp_src is not None:
+        fields |= {"ip_proto": _IP_PROTO_UDP, "udp_src": rule.udp_src}
     if rule.group_id is not None:
         action = parser.OFPActionGroup(rule.group_id)
     else:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from controller.hostplan import HostPlan
 from testbed.jsonmodel import read_model
 from testbed.topology import Frozen, Topology
 
@@ -129,6 +130,8 @@ class Plan(Frozen):
     unicast: dict[str, dict[str, int]]
     """Destination city to (city to the edge that leads on), shortest paths."""
     prediction: Prediction
+    collective: HostPlan | None = None
+    """Set where the islands run a collective among themselves, instead of streams."""
 
     def round(self, index: int) -> RoundPlan:
         """Return the plan of round ``index`` of the run."""

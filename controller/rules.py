@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from controller.plan import Plan, Stream
 from testbed.addressing import (
     AGGREGATOR_PORT,
+    FIRST_PATH_UDP_PORT,
     ISLAND_PORT,
     aggregator_ip,
     dpid,
@@ -23,6 +24,7 @@ from testbed.errors import InputError
 from testbed.topology import Topology
 
 UNICAST_PRIORITY = 100
+PATH_PRIORITY = 150
 MULTICAST_PRIORITY = 200
 IN_PORT = 0xFFFFFFF8
 """OFPP_IN_PORT (OpenFlow 1.3.5, section 7.2.1): back by the port that a packet came in
@@ -40,7 +42,7 @@ class GroupRule:
 
 @dataclass(frozen=True)
 class FlowRule:
-    """An IPv4 flow: destination, and where given the only port that it may come in by."""
+    """An IPv4 flow: destination, and where given port that it comes in by, sender, UDP port."""
 
     dpid: int
     priority: int
@@ -50,6 +52,9 @@ class FlowRule:
     """Set in unicast flows."""
     group_id: int | None = None
     """Set in multicast flows."""
+    ipv4_src: str | None = None
+    udp_src: int | None = None
+    """Set, like the sender's address, in flows of one path between two islands."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,30 @@ def base_rules(plan: Plan) -> RuleSet:
             for ip, port in local.items():
                 output = port if onward is None else onward
                 flows.append(FlowRule(dpid(city), UNICAST_PRIORITY, ip, output_port=output))
-    return RuleSet(flows=tuple(flows))
+    return RuleSet(flows=(*flows, *path_flows(plan)))
+
+
+def path_flows(plan: Plan) -> tuple[FlowRule, ...]:
+    """Flows for the paths of a collective, which need not be the shortest ones.
+
+    A path is known by sender, receiver and the sender's UDP port, at every switch but
+    the last one: from there the unicast flow leads to the island.
+    """
+    if plan.collective is None:
+        return ()
+    topology = plan.topology
+    return tuple(
+        FlowRule(
+            dpid(topology.index(topology.edges[edge].src)),
+            PATH_PRIORITY,
+            island_ip(path.dst),
+            output_port=topology.out_port(edge),
+            ipv4_src=island_ip(path.src),
+            udp_src=FIRST_PATH_UDP_PORT + path.tag,
+        )
+        for path in plan.collective.paths
+        for edge in path.edges
+    )
 
 
 def round_rules(plan: Plan, round_index: int) -> RuleSet:

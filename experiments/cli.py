@@ -67,6 +67,9 @@ def experiment(
     topology: Text = None,
     trees: Text = None,
     rates: Text = None,
+    chunks: Text = None,
+    model: Text = None,
+    release: Text = None,
     config: Config = None,
     set_: Set = None,
     force: Annotated[bool, typer.Option(help="Run what the planner refuses.")] = False,
@@ -227,6 +230,31 @@ def collective(
     return collective_and_show(request, results, as_json=as_json)
 
 
+@app.command("compare-collectives")
+def compare_collectives(
+    context: typer.Context,
+    payload: Text = None,
+    scale: Text = None,
+    seed: Text = None,
+    topology: Text = None,
+    chunks: Text = None,
+    config: Config = None,
+    set_: Set = None,
+    quick: Annotated[bool, typer.Option(help="A tenth of the payload.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Guests at a time.", min=1)] = None,
+    format_: Format = "table",
+    results: Results = DEFAULT_RESULTS,
+) -> int:
+    """Run all-reduce between hosts by each algorithm, and through the network; one table."""
+    as_json = _as_json(format_)
+    resolved = _config(context)
+    from experiments.plancommand import compare_collectives_and_show
+
+    return compare_collectives_and_show(
+        resolved, results, quick=quick, workers=jobs, as_json=as_json
+    )
+
+
 @app.command()
 def analyse(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
     """Work the records of a run out again: events, summary, plots."""
@@ -238,10 +266,10 @@ def analyse(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
 @app.command()
 def plot(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
     """Draw the plots of an analysed run again, from its files only."""
-    from experiments.plots import draw_plots
+    from experiments.outcome import draw
     from experiments.results import find_run
 
-    for path in draw_plots(find_run(results, run)):
+    for path in draw(find_run(results, run)):
         typer.echo(path)
     return 0
 
@@ -281,13 +309,9 @@ def _is_on(name: str, text: str) -> bool:
 
 def _analyse(run_dir: Path) -> int:
     """Analyse, plot and report one run; a run that failed its checks raises."""
-    from experiments.analysis import analyse_run
-    from experiments.plots import draw_plots
-    from experiments.report import print_summary
+    from experiments.outcome import work_out
 
-    summary = analyse_run(run_dir)
-    draw_plots(run_dir)
-    print_summary(run_dir, summary)
+    summary = work_out(run_dir)
     if summary["verdict"] == "FAIL":
         raise UntrustedRunError(f"{run_dir.name} failed its checks: {summary['reasons'][0]}")
     return 0

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -22,6 +24,17 @@ NAMED_SCHEDULES = ("triangles", "pairs", "all-to-all", "regional")
 """Those of `controller.schedule`, which takes numpy to import; listing variables does not."""
 CHECKED_TYPES = tuple(name for name in get_args(ElementType) if name != "bf16")
 """Elements whose sums can be compared bit by bit; bf16 holds none of several islands."""
+COLLECTIVES: Mapping[str, str] = MappingProxyType(
+    {
+        "ring": "ring",
+        "halving-doubling": "halving-doubling",
+        "hierarchical": "hierarchical",
+        "parameter-server": "parameter-server",
+        "double-binary-tree": "double-binary-tree",
+        "tacos": "synthesised",
+    }
+)
+"""Schedules in which the islands' hosts reduce among themselves, and their algorithms."""
 CONFIGS_DIR = Path(__file__).parent / "configs"
 REAL_CLOCK_SCALE = 1000.0
 """Scale where the config names none and the clock is real: a machine in real
@@ -29,6 +42,13 @@ time moves about a tenth of what virtual time takes its leisure for."""
 
 _WITHOUT_EFFECT = ("force", "guest_memory_mb", "wall_limit_s", "clock", "schedule", "topology")
 """Keys that cannot change a result, and those that `identity` spells out itself."""
+
+_OF_COLLECTIVES = ("chunks", "model", "release")
+"""Keys that change nothing where streams are sent."""
+
+
+def _schedules() -> tuple[str, ...]:
+    return (*NAMED_SCHEDULES, *COLLECTIVES)
 
 
 def _trees(value: object) -> object:
@@ -64,8 +84,8 @@ class ExperimentConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    schedule: Annotated[str, named_or_file("schedule", lambda: NAMED_SCHEDULES)] = Field(
-        "triangles", description=f"{', '.join(NAMED_SCHEDULES)}, or a YAML file"
+    schedule: Annotated[str, named_or_file("schedule", _schedules)] = Field(
+        "triangles", description=f"{', '.join(_schedules())}, or a YAML file"
     )
     clock: Annotated[Literal["virtual", "real", "auto"], choice("virtual", "real", "auto")] = Field(
         "virtual", description="virtual, real, auto"
@@ -98,6 +118,15 @@ class ExperimentConfig(BaseModel):
         "common", description=f"how senders pace: {', '.join(RATES)}"
     )
 
+    chunks: Annotated[int, whole(0, 65536)] = Field(
+        0, description="of a collective between hosts: pieces of the payload; 0 chooses"
+    )
+    model: Annotated[Literal["pipelined", "occupancy"], choice("pipelined", "occupancy")] = Field(
+        "pipelined", description="of its links: pipelined, occupancy: held until a chunk arrives"
+    )
+    release: Annotated[Literal["planned", "data"], choice("planned", "data")] = Field(
+        "planned", description="of its sends: planned, data: not before their time, or at once"
+    )
     mtu_bytes: Annotated[int, whole(576, 9216)] = Field(9000, description="of every link")
     burst_datagrams: Annotated[int, whole(1, 7)] = Field(4, description="sent per system call")
     fifo_datagrams: Annotated[int, whole(1, 4096)] = Field(
@@ -184,12 +213,12 @@ class ExperimentConfig(BaseModel):
     @property
     def schedule_name(self) -> str:
         """The schedule's name; of a file, its name without folder and suffix."""
-        return self.schedule if self.schedule in NAMED_SCHEDULES else Path(self.schedule).stem
+        return self.schedule if self.schedule in _schedules() else Path(self.schedule).stem
 
     @property
     def schedule_file(self) -> Path | None:
         """The schedule's file, if it is not a named one."""
-        return None if self.schedule in NAMED_SCHEDULES else Path(self.schedule)
+        return None if self.schedule in _schedules() else Path(self.schedule)
 
     @property
     def memory_use(self) -> MemoryModel:
@@ -222,6 +251,8 @@ def identity(config: ExperimentConfig) -> str:
     their comments, so that the same experiment has the same id on any machine.
     """
     values = {k: v for k, v in config.resolved().items() if k not in _WITHOUT_EFFECT}
+    if config.schedule not in COLLECTIVES:
+        values = {k: v for k, v in values.items() if k not in _OF_COLLECTIVES}
     values["clock"] = config.clock
     values["topology"] = load_topology(config.topology).model_dump(mode="json")
     file = config.schedule_file

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agents.aggregator.daemon import run_aggregator
+from agents.collective import run_collective
 from agents.context import AgentContext
 from agents.island import run_island
 from agents.native.layout import kernel
@@ -18,9 +19,8 @@ from testbed.network import Network
 from testbed.processes import Child, Supervisor, adopt, terminate
 
 MAINS: Mapping[str, Callable[[AgentContext], int]] = MappingProxyType(
-    {"aggregator": run_aggregator, "island": run_island}
+    {"aggregator": run_aggregator, "island": run_island, "collective": run_collective}
 )
-"""Roles in the order in which they start."""
 _SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
 
 
@@ -48,6 +48,8 @@ class Fleet:
         self._network = network
         self._supervisor = supervisor
         self._start_ns = start_ns
+        # What runs on the island hosts; aggregators start before it.
+        self._island = "island" if plan.collective is None else "collective"
         self._children: dict[tuple[str, str], Child] = {}
         self._lives: dict[tuple[str, str], int] = {}
         self._down: set[tuple[str, str]] = set()
@@ -57,22 +59,21 @@ class Fleet:
         """Start all agents."""
         if self._plan.aggregation and self._runtime.engine == "native":
             kernel()  # aggregators inherit it: loading it costs more than what they use it for
-        for role in MAINS:
-            if role == "island" or self._plan.aggregation:
-                for code in self._plan.topology.codes:
-                    self.start_one(role, code)
+        for role in (*(("aggregator",) if self._plan.aggregation else ()), self._island):
+            for code in self._plan.topology.codes:
+                self.start_one(role, code)
 
     def start_one(self, role: str, code: str) -> None:
         """Start an agent, for the first time or again; what it was before has ended."""
         lives = self._lives.get((role, code), 0)
         city = self._plan.topology.index(code)
-        host_of = self._network.island if role == "island" else self._network.aggregator
+        host_of = self._network.island if role == self._island else self._network.aggregator
         log = self._run_dir / "log" / f"{role}-{code}.log"
         pid = self._network.fork(
             host_of(city), partial(MAINS[role], self._context(city, lives)), log
         )
         child = self._supervisor.watch(adopt(f"{role} {code}", pid, log))
-        if role == "island":
+        if role == self._island:
             self._supervisor.expect_exit([child])
         self._children[role, code] = child
         self._lives[role, code] = lives + 1
@@ -101,8 +102,8 @@ class Fleet:
     @property
     def islands_run(self) -> bool:
         """Whether any island has not ended, or is yet to start again."""
-        return any(role == "island" for role, _ in self._down) or self._supervisor.alive(
-            self._of("island")
+        return any(role == self._island for role, _ in self._down) or self._supervisor.alive(
+            self._of(self._island)
         )
 
     @property

@@ -10,11 +10,13 @@ from typing import Any
 from rich.console import Console
 
 from controller.bottlenecks import find_bottlenecks
+from experiments.comparison.collective_rows import print_collectives
+from experiments.comparison.collectives import compare_collectives
 from experiments.comparison.compare import Comparison, Request, compare
 from experiments.comparison.loss import sweep_losses
 from experiments.comparison.loss_rows import print_losses
 from experiments.comparison.tables import print_rows
-from experiments.config import ExperimentConfig, run_prefix
+from experiments.config import COLLECTIVES, ExperimentConfig, run_prefix
 from experiments.optimizefiles import OPTIMIZED, optimised_object, write_optimised
 from experiments.optimizing import check_search, find_best
 from experiments.planfiles import PLANS, write_plan_files
@@ -28,7 +30,7 @@ from experiments.sensitivities import (
     write_sensitivities,
 )
 from experiments.units import format_bytes
-from testbed.errors import CliquenetError, InfeasibleError, UntrustedRunError
+from testbed.errors import CliquenetError, InfeasibleError, InputError, UntrustedRunError
 from testbed.progress import Step
 
 
@@ -39,9 +41,16 @@ def plan_and_show(
 
     Raises
     ------
+    InputError
+        The schedule is a collective between hosts.
     InfeasibleError
         After everything has been written and printed.
     """
+    if config.schedule in COLLECTIVES:
+        raise InputError(
+            f"SCHEDULE: {config.schedule} has no rounds to plan; "
+            f"`make collective ALGORITHM={COLLECTIVES[config.schedule]}` shows its schedule"
+        )
     plan = plan_experiment(config)
     if output is not None:
         plan.write(output)
@@ -142,6 +151,37 @@ def sweep_losses_and_show(
         _print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
     else:
         print_losses(made.rows, made.title)
+        _print_line(f"table and plot: {made.folder}")
+    failed = [row for row in made.rows if row.source == "failed"]
+    if failed:
+        raise CliquenetError(f"{len(failed)} of {len(made.rows)} runs failed: {failed[0].reason}")
+    _trust([(row.run_id, row.verdict) for row in made.rows])
+    return 0
+
+
+def compare_collectives_and_show(
+    config: ExperimentConfig,
+    results_dir: Path,
+    *,
+    quick: bool,
+    workers: int | None,
+    as_json: bool,
+) -> int:
+    """Run the algorithms of all-reduce, print their table, and say where the files are.
+
+    Raises
+    ------
+    CliquenetError
+        A run failed.
+    UntrustedRunError
+        A run finished, but failed its checks.
+    """
+    made = compare_collectives(config, results_dir, quick=quick, workers=workers, progress=Step)
+    if as_json:
+        rows = [asdict(row) for row in made.rows]
+        _print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
+    else:
+        print_collectives(made.rows, made.title)
         _print_line(f"table and plot: {made.folder}")
     failed = [row for row in made.rows if row.source == "failed"]
     if failed:

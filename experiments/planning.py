@@ -6,7 +6,8 @@ from agents.wire import ELEMENT_BYTES, dtype_named, stream_layout
 from controller.plan import Plan
 from controller.planner import make_plan
 from controller.schedule import load_schedule
-from experiments.config import ExperimentConfig
+from experiments.config import COLLECTIVES, ExperimentConfig
+from experiments.hostplanning import plan_collective
 from experiments.units import format_bytes
 from testbed.errors import InputError
 from testbed.topology import City, Topology, load_topology
@@ -25,6 +26,8 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
         or a fault is to happen when the run is over.
     """
     topology = load_topology(config.topology)
+    if config.schedule in COLLECTIVES:
+        return plan_collective(config, topology)
     _check_recovery(config, topology)
     plan = make_plan(
         topology,

@@ -31,6 +31,9 @@ _BASIC = (
     "topology",
     "trees",
     "rates",
+    "chunks",
+    "model",
+    "release",
     "ways",
     "collision",
     "hash",
@@ -103,6 +106,11 @@ def print_summary(run_dir: Path, summary: dict[str, Any], console: Console | Non
     console.print(table)
     for fault in summary["faults"]:
         console.print(_fault_line(fault), markup=False)
+    print_outcome(run_dir, summary, console)
+
+
+def print_outcome(run_dir: Path, summary: dict[str, Any], console: Console) -> None:
+    """Print verdict, reasons, and where the files are."""
     verdict = summary["verdict"]
     console.print(f"verdict  [{_VERDICT_STYLE[verdict]}]{verdict}[/]")
     for reason in summary["reasons"][:6]:

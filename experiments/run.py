@@ -130,12 +130,13 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
     """What the emulation needs to know beside the plan."""
     timeout_ms = config.timeout_ms
     # Bursts meet the shaper of an uplink whole: it would lose all of one or none.
+    # And every switch takes a burst in whole before it sends it on, which adds up over steps.
     lossy_uplink = uplinks(resolve(config.lossy_links, plan.topology))
     return Runtime(
         clock="real" if config.clock == "real" else "virtual",
         seed=config.seed,
         mtu_bytes=config.mtu_bytes,
-        burst_datagrams=1 if lossy_uplink else config.burst_datagrams,
+        burst_datagrams=1 if lossy_uplink or plan.collective else config.burst_datagrams,
         fifo_datagrams=config.fifo_datagrams,
         timeout_ms=plan.prediction.t_ms if timeout_ms is None else timeout_ms,
         collision=config.collision,

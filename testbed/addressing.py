@@ -11,6 +11,8 @@ AGGREGATOR_PORT = 2
 FIRST_LINK_PORT = 3
 STREAM_UDP_PORT = 5000
 CONTROL_UDP_PORT = 5001
+FIRST_PATH_UDP_PORT = 6000
+"""Source port of what takes the path with tag 0; tag 1 has the next one, and so on."""
 MAX_INTERFACE_NAME = 15
 MAX_CITIES = 254
 

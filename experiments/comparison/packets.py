@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from controller.plan import Plan, read_plan
-from experiments.analysis import analyse_run
+from experiments.analyse import analyse
 from experiments.comparison.cases import Case
 from experiments.comparison.rows import Row, Source, make_row
-from experiments.config import ExperimentConfig, run_prefix
+from experiments.config import COLLECTIVES, ExperimentConfig, run_prefix
 from experiments.planning import plan_experiment
 from experiments.results import read_json, read_state
 from experiments.run import run_experiment
@@ -143,12 +143,13 @@ def _measure(
     config: ExperimentConfig, results_dir: Path, force: bool, tick: Tick
 ) -> dict[str, Any]:
     """Run one experiment and analyse it, in a worker process."""
-    name = f"{config.schedule_name} {format_bytes(config.memory_bytes, 3)}"
+    of = config.release if config.schedule in COLLECTIVES else format_bytes(config.memory_bytes, 3)
+    name = f"{config.schedule_name} {of}"
     run_dir = run_experiment(
         config, results_dir, force=force, progress=partial(_TickedStep, tick, name)
     )
     tick(f"{name}: analysis")
-    return analyse_run(run_dir)
+    return analyse(run_dir)
 
 
 class _TickedStep:
@@ -178,8 +179,12 @@ def _complete(run_dir: Path, plan: Plan) -> bool:
 
 
 def _work(plan: Plan) -> int:
-    """Stream copies that a run moves over all links and access links: its wall time follows."""
+    """Payloads that a run moves over all links and access links: its wall time follows."""
     total = 0
+    if plan.collective is not None:
+        hosts = plan.collective
+        sends = (step for steps in hosts.steps for step in steps if step.kind == "send")
+        total = sum(len(hosts.paths[step.path].edges) + 2 for step in sends) // hosts.chunks
     for k in range(plan.rounds):
         planned = plan.round(k)
         total += sum(planned.edge_streams.values()) + 2 * sum(

@@ -24,7 +24,7 @@ class LoopbackAddressing:
     """An address of 127/8 for every island and aggregator; no multicast."""
 
     def __init__(self) -> None:
-        self._port = 20_000 + 2 * (os.getpid() % 6_000)  # two ports, below the ephemeral ones
+        self._port = 20_000 + 4 * (os.getpid() % 3_000)  # four ports, below the ephemeral ones
 
     def island(self, city: int) -> Endpoint:
         return f"127.1.{city + 1}.1", self._port
@@ -37,6 +37,9 @@ class LoopbackAddressing:
 
     def group(self, round_index: int, sender: int) -> Endpoint:
         raise AssertionError("no multicast over loopback")
+
+    def path(self, city: int, tag: int) -> Endpoint:
+        return f"127.1.{city + 1}.1", self._port + 2 + tag
 
 
 class Processes:

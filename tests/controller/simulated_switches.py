@@ -7,6 +7,8 @@ from testbed.addressing import dpid
 from testbed.topology import Topology
 
 MAX_HOPS = 1000
+Header = tuple[str, str, int]
+"""Destination, source, and the source's UDP port."""
 
 
 class SimulatedNetwork:
@@ -32,7 +34,9 @@ class SimulatedNetwork:
         sent = self.forward(switch, in_port, ipv4_dst)
         return Counter({out: count for out, count in sent.items() if out not in self._far_ends})
 
-    def forward(self, switch: int, in_port: int, ipv4_dst: str) -> Counter:
+    def forward(
+        self, switch: int, in_port: int, ipv4_dst: str, *, ipv4_src: str = "", udp_src: int = 0
+    ) -> Counter:
         """Follow a packet: every (switch, port) that copies of it leave by, to their number."""
         sent: Counter = Counter()
         waiting = [(switch, in_port)]
@@ -41,7 +45,7 @@ class SimulatedNetwork:
             hops += 1
             assert hops < MAX_HOPS, "the packet runs in circles"
             switch, in_port = waiting.pop()
-            for port in self._outputs(switch, in_port, ipv4_dst):
+            for port in self._outputs(switch, in_port, (ipv4_dst, ipv4_src, udp_src)):
                 if port == in_port:  # OpenFlow drops what would go back where it came from
                     continue
                 out = (switch, in_port if port == IN_PORT else port)
@@ -50,8 +54,8 @@ class SimulatedNetwork:
                     waiting.append(self._far_ends[out])
         return sent
 
-    def _outputs(self, switch: int, in_port: int, ipv4_dst: str) -> tuple[int, ...]:
-        matching = [flow for flow in self._flows if _matches(flow, switch, in_port, ipv4_dst)]
+    def _outputs(self, switch: int, in_port: int, header: Header) -> tuple[int, ...]:
+        matching = [flow for flow in self._flows if _matches(flow, switch, in_port, header)]
         if not matching:
             return ()
         best = max(flow.priority for flow in matching)
@@ -62,5 +66,12 @@ class SimulatedNetwork:
         return self._groups[switch, flow.group_id].ports
 
 
-def _matches(flow: FlowRule, switch: int, in_port: int, ipv4_dst: str) -> bool:
-    return flow.dpid == switch and flow.ipv4_dst == ipv4_dst and flow.in_port in (None, in_port)
+def _matches(flow: FlowRule, switch: int, in_port: int, header: Header) -> bool:
+    ipv4_dst, ipv4_src, udp_src = header
+    return (
+        flow.dpid == switch
+        and flow.ipv4_dst == ipv4_dst
+        and flow.in_port in (None, in_port)
+        and flow.ipv4_src in (None, ipv4_src)
+        and flow.udp_src in (None, udp_src)
+    )

@@ -1,7 +1,6 @@
 """The main job on real packets, as a user would run it, at a tenth of the payload."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -209,16 +208,16 @@ def test_an_interrupt_leaves_nothing_behind_and_marks_the_run(tmp_path: Path) ->
     while not list(tmp_path.glob("*/log/ovs-vswitchd.log")) and time.monotonic() < deadline:
         time.sleep(0.2)
     guests = [p for p in descendants(process.pid) if p != process.pid]
-    folders = {os.readlink(f"/proc/{p}/cwd") for p in guests}
-    folders = {folder for folder in folders if folder.startswith("/dev/shm/")}
-    assert guests and folders
+    places = {Path(f"/proc/{p}/cwd").readlink() for p in guests}
+    folders = {place for place in places if place.is_relative_to("/dev/shm")}
+    assert folders
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert stderr.splitlines()[-1] == "error: interrupted"
     assert json.loads((tmp_path / "latest" / "status.json").read_text())["state"] == "incomplete"
     assert eventually(lambda: not [p for p in guests if runs(p)])
-    assert not [folder for folder in folders if Path(folder).exists()]
+    assert not [folder for folder in folders if folder.exists()]
 
 
 def eventually(condition: Callable[[], bool], limit_s: float = 10.0) -> bool:

@@ -15,18 +15,22 @@ VARIABLES = (
     "SCHEDULE", "CLOCK", "MEMORY", "MULTICAST", "AGGREGATION", "ROUNDS", "PAYLOAD", "SCALE",
     "SEED", "TOPOLOGY", "TREES", "RATES", "CONFIG", "FORCE", "FORMAT", "BUDGET", "QUICK",
     "DATAGRAMS",
-    "COLLECTIVE", "ALGORITHM", "MODEL", "CHUNKS", "ROOT",
+    "COLLECTIVE", "ALGORITHM", "MODEL", "CHUNKS", "ROOT", "RELEASE",
 )  # fmt: skip
 COMMON = {"PAYLOAD", "SCALE", "TOPOLOGY", "CONFIG"}
 RUN = {"SCHEDULE", "MEMORY", "MULTICAST", "AGGREGATION"}
 USED = {
-    "experiment": COMMON | RUN | {"ROUNDS", "TREES", "RATES", "CLOCK", "SEED", "FORCE"},
+    "experiment": COMMON
+    | RUN
+    | {"ROUNDS", "TREES", "RATES", "CLOCK", "SEED", "FORCE"}
+    | {"CHUNKS", "MODEL", "RELEASE"},
     "plan": COMMON | RUN | {"ROUNDS", "TREES", "RATES", "FORMAT"},
     "optimize": COMMON | {"MEMORY", "SEED", "BUDGET", "FORMAT"},
     "loss": COMMON
     | {"SCHEDULE", "MEMORY", "ROUNDS", "TREES", "RATES", "SEED", "FORMAT", "FORCE", "QUICK"},
     "collective": {"TOPOLOGY", "COLLECTIVE", "ALGORITHM", "PAYLOAD", "MODEL", "CHUNKS", "ROOT"}
     | {"MULTICAST", "AGGREGATION", "SEED", "BUDGET", "FORMAT"},
+    "compare-collectives": COMMON | {"SEED", "CHUNKS", "FORMAT", "QUICK"},
     "compare": COMMON | {"ROUNDS", "TREES", "RATES", "SEED", "BUDGET", "FORMAT", "FORCE", "QUICK"},
 }
 FLAGS = {"FORCE", "QUICK"}

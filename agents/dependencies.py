@@ -1,0 +1,89 @@
+"""The order of a host's steps in a collective: a state machine without clock or sockets.
+
+Sends leave one after the other, in the order of the list, as they share the host's link. What
+arrives takes effect as soon as it is complete and all steps that it waits for are done, in any
+order. Nobody looks at a clock, so that the schedule times itself.
+"""
+
+from collections.abc import Sequence
+
+from controller.hostplan import HostStep
+
+
+class Dependencies:
+    """What of a host's list is done, and what may be done next.
+
+    Parameters
+    ----------
+    steps
+        The list; a step waits for earlier ones only.
+    """
+
+    def __init__(self, steps: Sequence[HostStep]) -> None:
+        self._steps = steps
+        self._waits = [len(step.after) for step in steps]
+        self._followers: list[list[int]] = [[] for _ in steps]
+        for position, step in enumerate(steps):
+            for earlier in step.after:
+                self._followers[earlier].append(position)
+        self._sends = [i for i, step in enumerate(steps) if step.kind == "send"]
+        self._next_send = 0
+        self._position = {s.transfer: i for i, s in enumerate(steps) if s.kind != "send"}
+        self._came: set[int] = set()
+        self._left = len(steps)
+
+    @property
+    def done(self) -> bool:
+        """Whether all steps are done."""
+        return self._left == 0
+
+    @property
+    def left(self) -> int:
+        """Number of steps that are not done."""
+        return self._left
+
+    def expects(self, transfer: int) -> HostStep | None:
+        """The step that a transfer arrives for; None if it has arrived, or has no step here."""
+        position = self._position.get(transfer)
+        if position is None or position in self._came:
+            return None
+        return self._steps[position]
+
+    def next_send(self) -> HostStep | None:
+        """The send whose turn it is; None while it waits for data, and after the last one."""
+        if self._next_send == len(self._sends):
+            return None
+        position = self._sends[self._next_send]
+        return self._steps[position] if self._waits[position] == 0 else None
+
+    def sent(self) -> list[HostStep]:
+        """Take note that `next_send` has left; returns the arrivals that take effect now."""
+        position = self._sends[self._next_send]
+        if self._waits[position]:
+            raise ValueError(f"send {position} left before its data was there")
+        self._next_send += 1
+        return self._settle(position)
+
+    def arrived(self, transfer: int) -> list[HostStep]:
+        """Take note that a transfer is complete; returns the arrivals that take effect now.
+
+        They are to be carried out at once, in this order.
+        """
+        position = self._position[transfer]
+        self._came.add(position)
+        if self._waits[position]:
+            return []
+        return [self._steps[position], *self._settle(position)]
+
+    def _settle(self, position: int) -> list[HostStep]:
+        """Mark a step as done; returns what follows from it."""
+        effects: list[HostStep] = []
+        finished = [position]
+        for one in finished:
+            self._left -= 1
+            for follower in self._followers[one]:
+                self._waits[follower] -= 1
+                if self._waits[follower] == 0 and follower in self._came:
+                    effects.append(self._steps[follower])
+                    finished.append(follower)
+        return effects

@@ -1,0 +1,66 @@
+"""What the islands run in a collective: the steps of each, and the paths that its sends take."""
+
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from testbed.topology import Frozen
+
+Release = Literal["planned", "data"]
+"""When a send may begin at the earliest: at its time in the schedule, counted from the common
+start, so that links shared by several hosts serve one of them at a time; or as soon as its data
+is there. It never begins before its data is there and the send before it has left."""
+
+
+class HostPath(Frozen):
+    """A way of sends through the network."""
+
+    src: int
+    """City index."""
+    dst: int
+    tag: int = Field(ge=0)
+    """Tells ways with the same ends apart."""
+    edges: tuple[int, ...]
+    """Directed edges of the topology, in order."""
+    rate_gbps: float = Field(gt=0)
+    """Of the slowest link, the access links included."""
+
+
+class HostStep(NamedTuple):
+    """A step of one host; see `controller.collectives.program.Step`."""
+
+    kind: Literal["send", "receive", "reduce"]
+    transfer: int
+    chunk: int
+    path: int
+    """Index into the paths."""
+    start_ms: float
+    """When the transfer begins by the schedule; see `Release`."""
+    end_ms: float
+    """When its last byte arrives by the schedule."""
+    after: tuple[int, ...]
+
+
+class HostPlan(Frozen):
+    """An all-reduce between the islands of a topology, ready to run."""
+
+    algorithm: str
+    model: Literal["pipelined", "occupancy"] = "pipelined"
+    """For how long the schedule holds links; see `controller.collectives.schedule.Model`."""
+    release: Release = "planned"
+    payload_bytes: int = Field(gt=0)
+    """Bytes on the wire that each host brings, headers included."""
+    chunks: int = Field(ge=1)
+    time_ms: float = Field(gt=0)
+    """By the schedule."""
+    bound_ms: float = Field(gt=0)
+    """Largest lower bound known for hosts that send, receive and add."""
+    bound: str
+    paths: tuple[HostPath, ...]
+    steps: tuple[tuple[HostStep, ...], ...]
+    """By city index."""
+
+    @property
+    def chunk_bytes(self) -> float:
+        """Bytes on the wire of one chunk; all chunks are equal."""
+        return self.payload_bytes / self.chunks

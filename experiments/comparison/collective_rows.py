@@ -1,0 +1,148 @@
+"""One all-reduce of the comparison, the table of all of them, and its picture."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from controller.plan import Plan
+from experiments.comparison.packets import Measured
+from experiments.comparison.rows import ERROR, NOT_RUN, Source
+from experiments.config import ExperimentConfig
+from experiments.figures import FAINT, PLANNED, colour, new_figure, save, tidy
+
+MULTICAST_FPGA = "multicast + FPGA"
+_BRIEF = {
+    "schedule": "schedule",
+    "release": "release",
+    "planned ms": "planned",
+    "measured ms": "measured",
+    "error %": "error %",
+    "/ bound": "/ bound",
+    "exact": "exact",
+    "verdict": "verdict",
+}
+"""Headings of the table that fit a terminal of 80 columns; the files have the others too."""
+
+
+@dataclass(frozen=True)
+class CollectiveRow:
+    """One run; what was not measured is ``None``.
+
+    Attributes
+    ----------
+    release
+        When hosts send (`controller.hostplan.Release`); empty where the network adds.
+    bound_ms
+        Least time known for hosts alone; ``None`` where the network adds.
+    """
+
+    schedule: str
+    release: str
+    chunks: int | None
+    t_planned_ms: float
+    t_measured_ms: float | None
+    t_error_percent: float | None
+    bound_ms: float | None
+    sums_exact: bool | None
+    packets_lost: int | None
+    verdict: str
+    reason: str
+    run_id: str
+    source: Source
+
+
+def collective_row(config: ExperimentConfig, plan: Plan, got: Measured) -> CollectiveRow:
+    """Put plan and summary of one run into a row."""
+    measured, hosts = got.summary or {}, plan.collective
+    reasons = measured.get("reasons", ())
+    return CollectiveRow(
+        schedule=MULTICAST_FPGA if hosts is None else config.schedule,
+        release="" if hosts is None else hosts.release,
+        chunks=None if hosts is None else hosts.chunks,
+        t_planned_ms=plan.prediction.t_ms,
+        t_measured_ms=measured.get("t_measured_ms"),
+        t_error_percent=measured.get("t_error_percent"),
+        bound_ms=None if hosts is None else hosts.bound_ms,
+        sums_exact=measured.get("sums_exact"),
+        packets_lost=measured.get("packets_lost"),
+        verdict=measured.get("verdict", ERROR if got.source == "failed" else NOT_RUN),
+        reason=got.error or plan.reason or (str(reasons[0]) if reasons else ""),
+        run_id=measured.get("run_id", ""),
+        source=got.source,
+    )
+
+
+def cells(row: CollectiveRow) -> dict[str, str]:
+    """A row as people read it: heading to text, in order."""
+    over = None
+    if row.t_measured_ms is not None and row.bound_ms is not None:
+        over = row.t_measured_ms / row.bound_ms
+    return {
+        "schedule": row.schedule,
+        "release": row.release or "–",
+        "chunks": _number(row.chunks, "d"),
+        "planned ms": f"{row.t_planned_ms:.1f}",
+        "measured ms": _number(row.t_measured_ms, ".1f"),
+        "error %": _number(row.t_error_percent, "+.2f"),
+        "/ bound": _number(over, ".2f"),
+        "exact": {None: "–", True: "yes", False: "no"}[row.sums_exact],
+        "verdict": row.verdict,
+    }
+
+
+def print_collectives(
+    rows: Sequence[CollectiveRow], title: str, console: Console | None = None
+) -> None:
+    """Print the table, and below it why runs failed."""
+    console = console or Console(highlight=False)
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for heading in _BRIEF.values():
+        justify: Literal["left", "right"] = "left" if heading == "schedule" else "right"
+        table.add_column(heading, justify=justify, no_wrap=True)
+    for row in rows:
+        full = cells(row)
+        table.add_row(*(full[heading] for heading in _BRIEF))
+    console.print(table)
+    console.print("ms; bound: of hosts that send, receive and add", style="dim")
+    for row in rows:
+        if row.verdict in (ERROR, "FAIL"):
+            console.print(f"- {row.schedule} {row.release}: {row.reason}", markup=False)
+
+
+def write_collective_tables(folder: Path, rows: Sequence[CollectiveRow], title: str) -> list[Path]:
+    """Write every field as CSV, and what people read as Markdown."""
+    table, text = folder / "table.csv", folder / "table.md"
+    with table.open("w", newline="") as file:
+        names = [f.name for f in fields(CollectiveRow)]
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+    lines = [list(cells(rows[0])), ["--:"] * len(cells(rows[0]))]
+    lines += [list(cells(row).values()) for row in rows]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    text.write_text(f"# {title}\n\n{body}\n")
+    return [table, text]
+
+
+def draw_collectives(folder: Path, rows: Sequence[CollectiveRow], title: str) -> Path:
+    """Draw ``times.png``: a bar for each run, a tick at its planned time."""
+    figure = new_figure(8.0, 1.2 + 0.32 * len(rows), title)
+    axis = figure.subplots()
+    tints = {"planned": colour(0), "data": FAINT, "": colour(2)}
+    for place, row in enumerate(rows):
+        axis.barh(place, row.t_measured_ms or 0.0, height=0.7, color=tints[row.release])
+        axis.vlines(row.t_planned_ms, place - 0.4, place + 0.4, color=PLANNED, lw=1.2)
+    names = [f"{row.schedule} ({row.release})" if row.release else row.schedule for row in rows]
+    axis.set_yticks(range(len(rows)), names, fontsize=8)
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+    tidy(axis, xlabel="ms; tick: planned", ylabel="")
+    return save(figure, folder / "times.png")
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)

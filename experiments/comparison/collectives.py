@@ -1,0 +1,103 @@
+"""All-reduce between hosts by each algorithm, beside the network that adds: runs and files."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.comparison.collective_rows import (
+    CollectiveRow,
+    collective_row,
+    draw_collectives,
+    write_collective_tables,
+)
+from experiments.comparison.packets import measure_configs, plan_configs
+from experiments.config import COLLECTIVES, ExperimentConfig, identity
+from experiments.run import ProgressFactory, termination_interrupts
+from experiments.units import format_bytes
+from testbed.paths import give_to_caller, make_dir
+
+FOLDER = "compare-collectives"
+IN_NETWORK = "all-to-all"
+"""Everybody's stream is copied by the network and added up at every edge."""
+QUICK_DIVISOR = 10
+
+
+@dataclass(frozen=True)
+class CollectiveComparison:
+    """What came of it: rows by schedule and release, and everything written."""
+
+    folder: Path
+    title: str
+    rows: list[CollectiveRow]
+    files: list[Path]
+
+
+def collective_configs(base: ExperimentConfig, *, quick: bool) -> list[ExperimentConfig]:
+    """Each algorithm between hosts with both kinds of release, then that in the network.
+
+    Parameters
+    ----------
+    base
+        What they share.
+    quick
+        A tenth of the payload.
+    """
+    shared: dict[str, object] = {"clock": "virtual"}
+    if quick:
+        shared["payload_bytes"] = max(1, base.payload_bytes // QUICK_DIVISOR)
+    between = [
+        base.model_copy(update={**shared, "schedule": schedule, "release": release})
+        for schedule in COLLECTIVES
+        for release in ("planned", "data")
+    ]
+    return [*between, base.model_copy(update={**shared, "schedule": IN_NETWORK, "rounds": 1})]
+
+
+def compare_collectives(
+    base: ExperimentConfig,
+    results_dir: Path,
+    *,
+    quick: bool,
+    workers: int | None,
+    progress: ProgressFactory,
+) -> CollectiveComparison:
+    """Run the comparison, or what is left of one that was interrupted.
+
+    Parameters
+    ----------
+    base, quick
+        See `collective_configs`.
+    results_dir
+        Folder of all runs; the comparison's own is ``compare-collectives/<id>`` below it.
+    workers
+        Guests at a time; one per processor by default.
+    progress
+        Makes the context manager that shows a step.
+
+    Raises
+    ------
+    CliquenetError
+        An experiment cannot be planned, or a worker was killed. A run that fails is a row.
+    """
+    configs = collective_configs(base, quick=quick)
+    digest = hashlib.sha256("\n".join(identity(config) for config in configs).encode())
+    folder = results_dir / FOLDER / digest.hexdigest()[:8]
+    make_dir(folder)
+    with termination_interrupts():
+        with progress(f"planning {len(configs)} experiments") as step:
+            plans = plan_configs(configs, workers=workers, tick=step.tick)
+        with progress(f"running {len(configs)} experiments as packets") as step:
+            found = measure_configs(
+                configs, plans, results_dir, workers=workers, force=False, tick=step.tick
+            )
+    rows = [
+        collective_row(config, plan, got)
+        for config, plan, got in zip(configs, plans, found, strict=True)
+    ]
+    title = (
+        f"All-reduce of {format_bytes(configs[0].payload_bytes)} "
+        f"on {plans[0].topology.name}, measured"
+    )
+    files = [*write_collective_tables(folder, rows, title), draw_collectives(folder, rows, title)]
+    give_to_caller(folder)
+    return CollectiveComparison(folder, title, rows, files)

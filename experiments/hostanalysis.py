@@ -1,0 +1,255 @@
+"""A run of a collective between hosts: from its files to ``summary.json`` and tables."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from agents.collective import ROLE
+from agents.records import Kind, read_events
+from controller.hostplan import HostPlan
+from controller.plan import Plan, read_plan
+from experiments.network_record import NetworkRecord, read_network
+from experiments.results import amend_manifest, read_json, read_state, write_json
+from experiments.runtime import Runtime, read_runtime
+from experiments.verdict import (
+    Finding,
+    Promise,
+    RoundTime,
+    check_links,
+    check_network,
+    check_times,
+    judge,
+)
+from testbed.errors import InputError
+from testbed.paths import give_to_caller
+
+NS_PER_MS = 1_000_000
+TOLERANCE_PERCENT = 1.0
+"""How far the measured time may lie from the schedule's."""
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """The files of one run."""
+
+    run_dir: Path
+    plan: Plan
+    hosts: HostPlan
+    runtime: Runtime
+    network: NetworkRecord
+    events: tuple[npt.NDArray[np.void], ...]
+    """By city index."""
+    counters: tuple[dict[str, Any], ...]
+    """By city index."""
+
+
+def load_host_run(run_dir: Path) -> HostRun:
+    """Read a run's folder.
+
+    Raises
+    ------
+    InputError
+        A file is missing or damaged: the run did not finish.
+    """
+    plan = read_plan(run_dir / "plan.json")
+    if plan.collective is None:
+        raise InputError(f"{run_dir.name} ran no collective")
+    raw = run_dir / "raw"
+    try:
+        events = tuple(read_events(raw / f"{ROLE}-{code}.bin") for code in plan.topology.codes)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the records of {run_dir.name}: {error}") from error
+    return HostRun(
+        run_dir,
+        plan,
+        plan.collective,
+        read_runtime(run_dir / "runtime.json"),
+        read_network(raw / "network.json"),
+        events,
+        tuple(read_json(raw / f"{ROLE}-{code}.json") for code in plan.topology.codes),
+    )
+
+
+def analyse_host_run(run_dir: Path) -> dict[str, Any]:
+    """Work out a run: write ``events/transfers.parquet`` and ``summary.json``.
+
+    Returns
+    -------
+    dict
+        What ``summary.json`` holds; byte counts are those of the network that is emulated.
+
+    Raises
+    ------
+    InputError
+        A file of the run is missing or damaged.
+    """
+    run = load_host_run(run_dir)
+    transfers = transfer_table(run)
+    (run_dir / "events").mkdir(exist_ok=True)
+    transfers.to_parquet(run_dir / "events" / "transfers.parquet", index=False)
+    summary = summarise_hosts(run, transfers)
+    write_json(run_dir / "summary.json", summary)
+    amend_manifest(run_dir, verdict=summary["verdict"])
+    give_to_caller(run_dir)
+    return summary
+
+
+def transfer_table(run: HostRun) -> pd.DataFrame:
+    """One row per transfer: planned and measured begin and end, in ms.
+
+    The measured end is that of its last datagram's arrival; missing if nothing came.
+    """
+    codes = run.plan.topology.codes
+    rows = [
+        {
+            "transfer": step.transfer,
+            "sender": codes[city],
+            "receiver": codes[run.hosts.paths[step.path].dst],
+            "chunk": step.chunk,
+            "planned_start_ms": step.start_ms,
+            "planned_end_ms": step.end_ms,
+        }
+        for city, steps in enumerate(run.hosts.steps)
+        for step in steps
+        if step.kind == "send"
+    ]
+    adds = {s.transfer for steps in run.hosts.steps for s in steps if s.kind == "reduce"}
+    table = pd.DataFrame(rows).set_index("transfer").sort_index()
+    table["adds"] = table.index.isin(adds)
+    all_events = np.concatenate(run.events)
+    for kind, name, pick in ((Kind.EMIT, "start_ms", "min"), (Kind.DATA_IN, "end_ms", "max")):
+        found = all_events[all_events["kind"] == kind]
+        at_ms = pd.Series(found["t_ns"] / NS_PER_MS)
+        table[name] = at_ms.groupby(found["round"].astype(np.int64)).agg(pick)
+    return table.reset_index()
+
+
+def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
+    """Put the measured beside the planned, and judge; see `analyse_host_run`."""
+    plan, hosts, codes = run.plan, run.hosts, run.plan.topology.codes
+    done_ns = [counted["done_ns"] for counted in run.counters]
+    complete = all(counted["complete"] for counted in run.counters)
+    measured_ms = max(done_ns) / NS_PER_MS if complete else None
+    time = RoundTime(0, hosts.time_ms, measured_ms)
+    exact = sum(counted["chunks_exact"] for counted in run.counters)
+    expected = hosts.chunks * len(codes)
+    sent = sum(counted["datagrams_out"] for counted in run.counters)
+    came = sum(int(e["count"][e["kind"] == Kind.DATA_IN].sum()) for e in run.events)
+    drops = _drops(run)
+    links = link_loads(run)
+    # Without the schedule's times links are shared, and the schedule promises nothing.
+    promise = Promise(feasible=hosts.release == "planned")
+    findings = [
+        *_check_hosts(run, exact, expected),
+        *(check_times([time], promise, TOLERANCE_PERCENT) if complete else ()),
+        *_check_losses(sent - came, drops),
+        *check_network(run.network, plan, run.runtime.clock),
+        *check_links(links, plan, promise),
+    ]
+    return {
+        "run_id": run.run_dir.name,
+        "schedule": plan.schedule,
+        "algorithm": hosts.algorithm,
+        "model": hosts.model,
+        "release": hosts.release,
+        "clock": run.runtime.clock,
+        "seed": run.runtime.seed,
+        "verdict": judge(findings),
+        "reasons": [f.text for f in sorted(findings, key=lambda f: f.level != "FAIL")],
+        "payload_bytes": hosts.payload_bytes,
+        "chunks": hosts.chunks,
+        "transfers": len(transfers),
+        "t_planned_ms": hosts.time_ms,
+        "t_measured_ms": measured_ms,
+        "t_error_percent": time.error_percent,
+        "bound_ms": hosts.bound_ms,
+        "bound": hosts.bound,
+        "over_bound": None if measured_ms is None else measured_ms / hosts.bound_ms,
+        "hosts": {
+            code: {
+                "done_ms": None if counted["done_ns"] is None else counted["done_ns"] / NS_PER_MS,
+                "chunks_exact": counted["chunks_exact"],
+                "egress_bytes": counted["egress_bytes"] * plan.scale,
+            }
+            for code, counted in zip(codes, run.counters, strict=True)
+        },
+        "sums_exact": exact == expected,
+        "chunks_expected": expected,
+        "chunks_exact": exact,
+        "packets_sent": sent,
+        "packets_lost": sent - came,
+        "drops": drops,
+        "links": links,
+        "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
+        "rtt_max_error_us": max(
+            (abs(r.rtt_us - r.expected_us) for r in run.network.rtt), default=None
+        ),
+        "network_up_wall_s": round(run.network.network_up_wall_s(), 3),
+        "wall_s": read_state(run.run_dir).get("wall_s"),
+        "trace_sha256": _trace_sha256(run),
+    }
+
+
+def link_loads(run: HostRun) -> list[dict[str, Any]]:
+    """Planned and measured bytes of every directed link, and its use in the planned time."""
+    plan, hosts = run.plan, run.hosts
+    planned = np.zeros(len(plan.topology.edges))
+    for step in (step for steps in hosts.steps for step in steps if step.kind == "send"):
+        planned[list(hosts.paths[step.path].edges)] += hosts.chunk_bytes
+    loads = []
+    for qdisc in run.network.qdiscs:
+        if qdisc.edge is None:
+            continue
+        edge = plan.topology.edges[qdisc.edge]
+        measured = (qdisc.sent_bytes - qdisc.sent_bytes_before) * plan.scale
+        loads.append(
+            {
+                "link": f"{edge.src}-{edge.dst}",
+                "edge": edge.index,
+                "bytes_planned": float(planned[edge.index]),
+                "bytes_measured": float(measured),
+                "utilisation": measured * 8 / (edge.rate_gbps * 1e6 * hosts.time_ms),
+                "drops": qdisc.drops,
+            }
+        )
+    return loads
+
+
+def _check_hosts(run: HostRun, exact: int, expected: int) -> list[Finding]:
+    findings = [
+        Finding("FAIL", f"{code}: {counted['steps_left']} steps were never done")
+        for code, counted in zip(run.plan.topology.codes, run.counters, strict=True)
+        if not counted["complete"]
+    ]
+    if exact != expected:
+        findings.append(Finding("FAIL", f"{expected - exact} of {expected} chunk sums are wrong"))
+    return findings
+
+
+def _check_losses(lost: int, drops: dict[str, int]) -> list[Finding]:
+    where = ", ".join(f"{place} {count}" for place, count in drops.items())
+    if lost:
+        return [Finding("FAIL", f"{lost} datagrams lost ({where or 'place unknown'})")]
+    return [Finding("DEGRADED", f"drops outside the transfers: {where}")] if where else []
+
+
+def _drops(run: HostRun) -> dict[str, int]:
+    """Datagrams that were dropped, by place and reason."""
+    places = {f"shaper {qdisc.interface}": qdisc.drops for qdisc in run.network.qdiscs}
+    places |= {f"switch {name}": count for name, count in run.network.switch_drops.items()}
+    for code, counted in zip(run.plan.topology.codes, run.counters, strict=True):
+        full = max(counted["socket_overflow"], counted["udp"].get("RcvbufErrors", 0))
+        places[f"host {code}: socket full"] = full
+        places[f"host {code}: no such port"] = counted["udp"].get("NoPorts", 0)
+        places |= {f"host {code}: {why}": count for why, count in counted["drops"].items()}
+    return {place: count for place, count in sorted(places.items()) if count}
+
+
+def _trace_sha256(run: HostRun) -> str:
+    """Hash of all events with their times, host by host."""
+    return hashlib.sha256(b"".join(events.tobytes() for events in run.events)).hexdigest()

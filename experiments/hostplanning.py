@@ -1,0 +1,130 @@
+"""Plans an all-reduce between the islands' hosts: the schedule, and what each host does in it."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from agents.operands import chunk_layout
+from agents.wire import check_sources, elements_per_datagram, wire_bytes
+from controller.collectives.choose import choose
+from controller.collectives.generators import cities
+from controller.collectives.hosts import ALL_REDUCE, host_plan
+from controller.collectives.network import Network
+from controller.collectives.synthesis import Effort
+from controller.collectives.task import make_task
+from controller.hostplan import HostPlan
+from controller.plan import Plan, Prediction, RoundPlan
+from experiments.config import COLLECTIVES, ExperimentConfig
+from testbed.errors import InputError, UntrustedRunError
+from testbed.routing import route
+from testbed.topology import Topology
+
+_PATIENCE = 3.0
+"""Hosts give up after so many times the planned time."""
+_MEANINGLESS = (
+    *("memory_bytes", "multicast", "aggregation", "rounds", "trees", "rates"),
+    *("ways", "collision", "hash", "memory_model", "dtype", "ordered", "engine"),
+    *("resend_ms", "repair", "fifo_datagrams", "burst_datagrams", "jitter_us"),
+    "tolerance_percent",
+    *("loss_percent", "loss_burst", "duplicate_percent", "reorder_percent", "link_jitter_us"),
+    *("impairments", "events"),
+)
+
+
+def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
+    """Plan an all-reduce of the payload by the algorithm that the schedule names.
+
+    Returns
+    -------
+    Plan
+        Its one round has no streams; `Plan.collective` says what hosts do.
+
+    Raises
+    ------
+    InputError
+        A key is set that means nothing here, or chunks do not fit the payload or the packets.
+    UntrustedRunError
+        The checker found a fault in the schedule.
+    """
+    _check_keys(config)
+    check_sources(len(topology.codes))
+    hosts = _plan_hosts(config, topology)
+    chunk_layout(hosts.chunk_bytes / config.scale, config.mtu_bytes)
+    clique = RoundPlan(
+        cliques=(topology.codes,),
+        streams=(),
+        t_ms=hosts.time_ms,
+        edge_streams={},
+        held_bytes={},
+    )
+    return Plan(
+        schedule=config.schedule,
+        topology=topology,
+        feasible=True,
+        reason="",
+        payload_bytes=config.payload_bytes,
+        memory_bytes=0,
+        scale=config.scale,
+        multicast=False,
+        aggregation=False,
+        trees="none",
+        period=(clique,),
+        rounds=1,
+        round_interval_ms=_PATIENCE * hosts.time_ms,
+        unicast=route(topology).unicast(),
+        prediction=Prediction(
+            t_ms=hosts.time_ms,
+            a_rms=1.0,
+            a_var=1.0,
+            a_tv=1.0,
+            a_reach=1.0,
+            survival=(1.0, 0.0),
+            contraction=0.0,
+            objective_ms=1.5 * hosts.time_ms,
+            busiest_link_streams=0,
+        ),
+        collective=hosts,
+    )
+
+
+def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
+    network = _with_datagrams(cities(topology), config)
+    task = make_task(network, ALL_REDUCE, config.payload_bytes, chunks=config.chunks)
+    choice = choose(
+        network,
+        task,
+        config.model,
+        algorithm=COLLECTIVES[config.schedule],
+        chunks=config.chunks,
+        effort=Effort(seed=config.seed),
+    )
+    best = choice.best
+    if best.faults:
+        raise UntrustedRunError(f"{config.schedule}: {best.faults[0]}")
+    bounds = best.bounds
+    return host_plan(
+        best.schedule, topology, bound_us=bounds.us, bound=bounds.name, release=config.release
+    )
+
+
+def _with_datagrams(network: Network, config: ExperimentConfig) -> Network:
+    """The network as datagrams see it: a switch takes each in whole before it sends it on.
+
+    A schedule that leaves this out is late by so much at every hop, and a chunk that comes late
+    loses its turn on a shared link.
+    """
+    datagram_bytes = wire_bytes(elements_per_datagram(config.mtu_bytes)) * config.scale
+    from_switch = ~np.isin(network.src, network.workers)
+    taken_ps = np.rint(from_switch * network.byte_ps * datagram_bytes).astype(np.int64)
+    return replace(network, latency_ps=network.latency_ps + taken_ps)
+
+
+def _check_keys(config: ExperimentConfig) -> None:
+    """Refuse keys that decide about streams in the network: hosts alone act here."""
+    for name in _MEANINGLESS:
+        field = type(config).model_fields[name]
+        if getattr(config, name) != field.default:
+            raise InputError(
+                f"{(field.alias or name).upper()} means nothing with SCHEDULE={config.schedule}: "
+                "hosts send, receive and add, on links without loss; leave it out"
+            )

@@ -1,0 +1,47 @@
+"""What is printed of a collective between hosts."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.report import print_outcome
+from experiments.units import format_bytes
+
+
+def print_host_summary(
+    run_dir: Path, summary: dict[str, Any], console: Console | None = None
+) -> None:
+    """Print the outcome of a run: the schedule's figures against the measured ones."""
+    console = console or Console(highlight=False)
+    table = Table(title=f"{summary['run_id']} ({summary['clock']} time)", title_justify="left")
+    table.add_column("")
+    table.add_column("schedule", justify="right")
+    table.add_column("measured", justify="right")
+    for row in _rows(summary):
+        table.add_row(*row)
+    console.print(table)
+    print_outcome(run_dir, summary, console)
+
+
+def _rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    measured, error = summary["t_measured_ms"], summary["t_error_percent"]
+    over, bound, link = summary["over_bound"], summary["bound_ms"], summary["busiest_link"]
+    rows = [
+        ("time", f"{summary['t_planned_ms']:.2f} ms", _known(measured, "{:.2f} ms")),
+        ("difference", "", _known(error, "{:+.2f} %")),
+        ("over bound", f"{summary['t_planned_ms'] / bound:.3f}", _known(over, "{:.3f}")),
+        ("algorithm", summary["algorithm"], f"{summary['transfers']} transfers"),
+        ("chunks exact", str(summary["chunks_expected"]), str(summary["chunks_exact"])),
+        ("packets lost", "0", f"{summary['packets_lost']} of {summary['packets_sent']}"),
+    ]
+    if link is not None:
+        planned, carried = (format_bytes(link[f"bytes_{w}"]) for w in ("planned", "measured"))
+        rows.append((f"busiest link {link['link']}", planned, carried))
+    rows.append(("network up", "", f"{summary['network_up_wall_s']:.1f} s wall"))
+    return rows
+
+
+def _known(value: float | None, form: str) -> str:
+    return "incomplete" if value is None else form.format(value)

@@ -1,0 +1,94 @@
+"""The comparison of collectives without running anything: what it runs, its rows and files."""
+
+import csv
+from pathlib import Path
+
+from rich.console import Console
+from test_hostanalysis import make_run
+
+from controller.plan import read_plan
+from experiments.analyse import analyse
+from experiments.comparison.collective_rows import (
+    CollectiveRow,
+    cells,
+    collective_row,
+    draw_collectives,
+    print_collectives,
+    write_collective_tables,
+)
+from experiments.comparison.collectives import collective_configs
+from experiments.comparison.packets import Measured
+from experiments.config import COLLECTIVES
+from experiments.sources import load_config
+
+
+def row(**changes: object) -> CollectiveRow:
+    values: dict[str, object] = {
+        "schedule": "ring",
+        "release": "planned",
+        "chunks": 36,
+        "t_planned_ms": 100.0,
+        "t_measured_ms": 101.0,
+        "t_error_percent": 1.0,
+        "bound_ms": 50.0,
+        "sums_exact": True,
+        "packets_lost": 0,
+        "verdict": "PASS",
+        "reason": "",
+        "run_id": "ring-0123abcd-1",
+        "source": "ran",
+    }
+    return CollectiveRow(**{**values, **changes})
+
+
+FAILED = row(
+    **dict.fromkeys(("t_measured_ms", "t_error_percent", "sums_exact", "packets_lost")),
+    release="data",
+    verdict="ERROR",
+    reason="the guest died",
+    source="failed",
+)
+NETWORK = row(schedule="multicast + FPGA", release="", chunks=None, bound_ms=None)
+ROWS = [row(), FAILED, NETWORK]
+
+
+def test_every_algorithm_runs_both_ways_and_the_network_once() -> None:
+    configs = collective_configs(load_config(None, {"seed": "7"}), quick=True)
+    assert [(c.schedule, c.release) for c in configs[:-1]] == [
+        (schedule, release) for schedule in COLLECTIVES for release in ("planned", "data")
+    ]
+    assert (configs[-1].schedule, configs[-1].rounds) == ("all-to-all", 1)
+    assert configs[-1].multicast
+    assert configs[-1].aggregation
+    assert {(c.seed, c.payload_bytes, c.clock) for c in configs} == {(7, 179_000_000, "virtual")}
+
+
+def test_a_row_of_an_analysed_run(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path)
+    plan, summary = read_plan(run_dir / "plan.json"), analyse(run_dir)
+    config = load_config(None, {"schedule": "ring"})
+    made = collective_row(config, plan, Measured(summary, "ran"))
+    assert (made.schedule, made.release, made.chunks) == ("ring", "planned", 9)
+    assert made.t_measured_ms == summary["t_measured_ms"]
+    assert (made.verdict, made.sums_exact, made.run_id) == ("PASS", True, run_dir.name)
+    failed = collective_row(config, plan, Measured(None, "failed", "it died"))
+    assert (failed.verdict, failed.reason, failed.sums_exact) == ("ERROR", "it died", None)
+
+
+def test_the_files_hold_every_row(tmp_path: Path) -> None:
+    table, text = write_collective_tables(tmp_path, ROWS, "A title")
+    with table.open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert [r["release"] for r in read] == ["planned", "data", ""]
+    assert read[1]["t_measured_ms"] == ""
+    lines = text.read_text().splitlines()
+    assert len([line for line in lines if line.startswith("|")]) == 2 + len(ROWS)
+    assert draw_collectives(tmp_path, ROWS, "A title").stat().st_size > 5000
+
+
+def test_the_printed_table_says_why_a_run_failed() -> None:
+    console = Console(record=True, width=140)
+    print_collectives(ROWS, "A title", console)
+    assert "the guest died" in console.export_text()
+    assert cells(ROWS[0])["/ bound"] == "2.02"
+    assert cells(FAILED)["/ bound"] == cells(NETWORK)["/ bound"] == "–"

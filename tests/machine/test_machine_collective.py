@@ -1,0 +1,59 @@
+"""All-reduce between the hosts of nine cities, as a user would run it; a tenth of the payload."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+pytestmark = pytest.mark.machine
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 600
+
+
+def experiment(results: Path, *options: str) -> dict:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "experiments.cli", "experiment"),
+            *("--results", str(results), "--payload", "179MB", *options),
+        ],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "verdict  PASS" in done.stdout
+    return json.loads((results / "latest" / "summary.json").read_text())
+
+
+@pytest.mark.parametrize("schedule", ["ring", "tacos"])
+def test_hosts_hold_the_true_sums_at_the_time_of_the_schedule(
+    schedule: str, tmp_path: Path
+) -> None:
+    summary = experiment(tmp_path, "--schedule", schedule)
+    assert summary["sums_exact"] is True
+    assert summary["chunks_exact"] == 9 * summary["chunks"] > 0
+    assert summary["packets_lost"] == 0
+    assert summary["drops"] == {}
+    assert abs(summary["t_error_percent"]) <= 1.0
+    assert summary["bound_ms"] < summary["t_measured_ms"]
+    # Each host's sends are paced to its link: nobody is faster than the link allows.
+    for host in summary["hosts"].values():
+        assert host["done_ms"] <= summary["t_measured_ms"]
+    run_dir = tmp_path / summary["run_id"]
+    transfers = pd.read_parquet(run_dir / "events" / "transfers.parquet")
+    assert len(transfers) == 16 * summary["chunks"]
+    assert not transfers.isna().any().any()
+    assert (transfers["start_ms"] >= transfers["planned_start_ms"]).all()
+    assert (run_dir / "plots" / "transfers.png").is_file()
+
+
+def test_without_the_schedule_s_times_sums_are_as_exact(tmp_path: Path) -> None:
+    summary = experiment(tmp_path, "--schedule", "ring", "--release", "data")
+    assert summary["sums_exact"] is True
+    assert summary["packets_lost"] == 0
