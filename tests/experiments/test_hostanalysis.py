@@ -54,7 +54,7 @@ def _write_host(raw: Path, plan: Plan, city: int, late_ms: float, changes: dict[
         kind, src = (Kind.EMIT, city) if sends else (Kind.DATA_IN, hosts.paths[step.path].src)
         if step.transfer != lost or sends:
             recorder.add(at_ns, step.transfer, kind, src, 0, blocks, 0)
-    recorder.write(raw / f"{ROLE}-{plan.topology.codes[city]}.bin")
+    recorder.close()
     last_ms = max(step.end_ms for step in arrivals) + late_ms
     counted = {
         "complete": lost < 0,
