@@ -11,7 +11,6 @@ from experiments.config import ExperimentConfig
 from testbed.errors import InputError
 from testbed.topology import load_topology
 
-DEFAULT_BUDGET_S = 60.0
 PLAN_SETTINGS: Mapping[str, object] = MappingProxyType({"rates": "per-stream"})
 """Config keys with which a plan has the T that the optimiser counts on."""
 # The rest of the budget goes to the proof.

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 from rich.console import Console
 
 from controller.bottlenecks import find_bottlenecks
-from experiments.comparison.collective_rows import print_collectives
+from experiments.comparison.collective_rows import CollectiveRow, print_collectives
 from experiments.comparison.collectives import compare_collectives
 from experiments.comparison.compare import Comparison, Request, compare
 from experiments.comparison.loss import sweep_losses
-from experiments.comparison.loss_rows import print_losses
+from experiments.comparison.loss_rows import LossRow, print_losses
+from experiments.comparison.rows import Row
 from experiments.comparison.tables import print_rows
 from experiments.config import COLLECTIVES, ExperimentConfig, run_prefix
 from experiments.optimizefiles import OPTIMIZED, optimised_object, write_optimised
@@ -118,11 +119,7 @@ def compare_and_show(request: Request, results_dir: Path, *, as_json: bool) -> i
         for note in made.notes:
             _print_line(note)
         _print_line(f"table and plots: {made.folder}")
-    failed = [row for row in made.rows if row.source == "failed"]
-    if failed:
-        raise CliquenetError(f"{len(failed)} of {len(made.rows)} runs failed: {failed[0].reason}")
-    _trust([(row.run_id, row.verdict) for row in made.rows])
-    return 0
+    return _conclude(made.rows)
 
 
 def sweep_losses_and_show(
@@ -152,11 +149,7 @@ def sweep_losses_and_show(
     else:
         print_losses(made.rows, made.title)
         _print_line(f"table and plot: {made.folder}")
-    failed = [row for row in made.rows if row.source == "failed"]
-    if failed:
-        raise CliquenetError(f"{len(failed)} of {len(made.rows)} runs failed: {failed[0].reason}")
-    _trust([(row.run_id, row.verdict) for row in made.rows])
-    return 0
+    return _conclude(made.rows)
 
 
 def compare_collectives_and_show(
@@ -183,18 +176,18 @@ def compare_collectives_and_show(
     else:
         print_collectives(made.rows, made.title)
         _print_line(f"table and plot: {made.folder}")
-    failed = [row for row in made.rows if row.source == "failed"]
+    return _conclude(made.rows)
+
+
+def _conclude(rows: Sequence[Row | LossRow | CollectiveRow]) -> int:
+    """Status of a comparison: raise if a run failed, or finished but failed its checks."""
+    failed = [row for row in rows if row.source == "failed"]
     if failed:
-        raise CliquenetError(f"{len(failed)} of {len(made.rows)} runs failed: {failed[0].reason}")
-    _trust([(row.run_id, row.verdict) for row in made.rows])
-    return 0
-
-
-def _trust(runs: Iterable[tuple[str, str]]) -> None:
-    """Raise if a run, given by id and verdict, failed its checks."""
-    wrong = [run_id for run_id, verdict in runs if verdict == "FAIL"]
+        raise CliquenetError(f"{len(failed)} of {len(rows)} runs failed: {failed[0].reason}")
+    wrong = [row.run_id for row in rows if row.verdict == "FAIL"]
     if wrong:
         raise UntrustedRunError(f"{len(wrong)} runs failed their checks: {', '.join(wrong)}")
+    return 0
 
 
 def _nothing_feasible(config: ExperimentConfig, reason: str) -> dict[str, Any]:

@@ -1,17 +1,15 @@
 """One all-reduce of the comparison, the table of all of them, and its picture."""
 
-import csv
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal
 
 from rich.console import Console
-from rich.table import Table
 
 from controller.plan import Plan
 from experiments.comparison.packets import Measured
 from experiments.comparison.rows import ERROR, NOT_RUN, Source
+from experiments.comparison.tablefiles import number, print_cells, write_csv, write_markdown
 from experiments.config import ExperimentConfig
 from experiments.figures import FAINT, PLANNED, colour, new_figure, save, tidy
 
@@ -85,11 +83,11 @@ def cells(row: CollectiveRow) -> dict[str, str]:
     return {
         "schedule": row.schedule,
         "release": row.release or "–",
-        "chunks": _number(row.chunks, "d"),
+        "chunks": number(row.chunks, "d"),
         "planned ms": f"{row.t_planned_ms:.1f}",
-        "measured ms": _number(row.t_measured_ms, ".1f"),
-        "error %": _number(row.t_error_percent, "+.2f"),
-        "/ bound": _number(over, ".2f"),
+        "measured ms": number(row.t_measured_ms, ".1f"),
+        "error %": number(row.t_error_percent, "+.2f"),
+        "/ bound": number(over, ".2f"),
         "exact": {None: "–", True: "yes", False: "no"}[row.sums_exact],
         "verdict": row.verdict,
     }
@@ -100,15 +98,8 @@ def print_collectives(
 ) -> None:
     """Print the table, and below it why runs failed."""
     console = console or Console(highlight=False)
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    for heading in _BRIEF.values():
-        justify: Literal["left", "right"] = "left" if heading == "schedule" else "right"
-        table.add_column(heading, justify=justify, no_wrap=True)
-    for row in rows:
-        full = cells(row)
-        table.add_row(*(full[heading] for heading in _BRIEF))
-    console.print(table)
-    console.print("ms; bound: of hosts that send, receive and add", style="dim")
+    legend = "ms; bound: of hosts that send, receive and add"
+    print_cells([cells(row) for row in rows], _BRIEF, title, legend, console)
     for row in rows:
         if row.verdict in (ERROR, "FAIL"):
             console.print(f"- {row.schedule} {row.release}: {row.reason}", markup=False)
@@ -116,17 +107,11 @@ def print_collectives(
 
 def write_collective_tables(folder: Path, rows: Sequence[CollectiveRow], title: str) -> list[Path]:
     """Write every field as CSV, and what people read as Markdown."""
-    table, text = folder / "table.csv", folder / "table.md"
-    with table.open("w", newline="") as file:
-        names = [f.name for f in fields(CollectiveRow)]
-        writer = csv.DictWriter(file, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
-    lines = [list(cells(rows[0])), ["--:"] * len(cells(rows[0]))]
-    lines += [list(cells(row).values()) for row in rows]
-    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    text.write_text(f"# {title}\n\n{body}\n")
-    return [table, text]
+    names = [field.name for field in fields(CollectiveRow)]
+    return [
+        write_csv(folder / "table.csv", names, (asdict(row) for row in rows)),
+        write_markdown(folder / "table.md", [cells(row) for row in rows], title),
+    ]
 
 
 def draw_collectives(folder: Path, rows: Sequence[CollectiveRow], title: str) -> Path:
@@ -142,7 +127,3 @@ def draw_collectives(folder: Path, rows: Sequence[CollectiveRow], title: str) ->
     axis.set_ylim(len(rows) - 0.5, -0.5)
     tidy(axis, xlabel="ms; tick: planned", ylabel="")
     return save(figure, folder / "times.png")
-
-
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)

@@ -1,6 +1,5 @@
 """All-reduce between hosts by each algorithm, beside the network that adds: runs and files."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +9,11 @@ from experiments.comparison.collective_rows import (
     draw_collectives,
     write_collective_tables,
 )
-from experiments.comparison.packets import measure_configs, plan_configs
-from experiments.config import COLLECTIVES, ExperimentConfig, identity
-from experiments.run import ProgressFactory, termination_interrupts
+from experiments.comparison.packets import compare_configs, comparison_folder
+from experiments.config import COLLECTIVES, ExperimentConfig
+from experiments.run import ProgressFactory
 from experiments.units import format_bytes
-from testbed.paths import give_to_caller, make_dir
+from testbed.paths import give_to_caller
 
 FOLDER = "compare-collectives"
 IN_NETWORK = "all-to-all"
@@ -80,23 +79,12 @@ def compare_collectives(
         An experiment cannot be planned, or a worker was killed. A run that fails is a row.
     """
     configs = collective_configs(base, quick=quick)
-    digest = hashlib.sha256("\n".join(identity(config) for config in configs).encode())
-    folder = results_dir / FOLDER / digest.hexdigest()[:8]
-    make_dir(folder)
-    with termination_interrupts():
-        with progress(f"planning {len(configs)} experiments") as step:
-            plans = plan_configs(configs, workers=workers, tick=step.tick)
-        with progress(f"running {len(configs)} experiments as packets") as step:
-            found = measure_configs(
-                configs, plans, results_dir, workers=workers, force=False, tick=step.tick
-            )
-    rows = [
-        collective_row(config, plan, got)
-        for config, plan, got in zip(configs, plans, found, strict=True)
-    ]
+    folder = comparison_folder(results_dir / FOLDER, configs)
+    found = compare_configs(configs, results_dir, workers=workers, force=False, progress=progress)
+    rows = [collective_row(config, *made) for config, made in zip(configs, found, strict=True)]
     title = (
         f"All-reduce of {format_bytes(configs[0].payload_bytes)} "
-        f"on {plans[0].topology.name}, measured"
+        f"on {found[0][0].topology.name}, measured"
     )
     files = [*write_collective_tables(folder, rows, title), draw_collectives(folder, rows, title)]
     give_to_caller(folder)

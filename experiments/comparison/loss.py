@@ -1,16 +1,15 @@
 """T and goodput against loss on the last hop, with recovery and without: runs and files."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.comparison.figure_loss import draw_losses
 from experiments.comparison.loss_rows import LossRow, loss_row, write_loss_tables
-from experiments.comparison.packets import measure_configs, plan_configs
-from experiments.config import ExperimentConfig, identity
-from experiments.run import ProgressFactory, termination_interrupts
+from experiments.comparison.packets import compare_configs, comparison_folder
+from experiments.config import ExperimentConfig
+from experiments.run import ProgressFactory
 from experiments.units import format_bytes, format_time_ms
-from testbed.paths import give_to_caller, make_dir
+from testbed.paths import give_to_caller
 
 LOSSES = "loss"
 LOSSES_PERCENT = (0.0, 0.01, 0.1, 1.0, 5.0)
@@ -96,19 +95,9 @@ def sweep_losses(
         An experiment cannot be planned, or a worker was killed. A run that fails is a row.
     """
     configs = loss_configs(base, quick=quick)
-    digest = hashlib.sha256("\n".join(identity(config) for config in configs).encode())
-    folder = results_dir / LOSSES / digest.hexdigest()[:8]
-    make_dir(folder)
-    with termination_interrupts():
-        with progress(f"planning {len(configs)} experiments") as step:
-            plans = plan_configs(configs, workers=workers, tick=step.tick)
-        with progress(f"running {len(configs)} experiments as packets") as step:
-            found = measure_configs(
-                configs, plans, results_dir, workers=workers, force=force, tick=step.tick
-            )
-    rows = [
-        loss_row(config, plan, got) for config, plan, got in zip(configs, plans, found, strict=True)
-    ]
+    folder = comparison_folder(results_dir / LOSSES, configs)
+    found = compare_configs(configs, results_dir, workers=workers, force=force, progress=progress)
+    rows = [loss_row(config, *made) for config, made in zip(configs, found, strict=True)]
     kept = max(config.resend_ms for config in configs)
     title = (
         f"Loss on the last hop, payload {format_bytes(configs[0].payload_bytes)}, "

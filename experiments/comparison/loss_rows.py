@@ -1,17 +1,15 @@
 """One experiment of the loss sweep, and the table of all of them."""
 
-import csv
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal
 
 from rich.console import Console
-from rich.table import Table
 
 from controller.plan import Plan
 from experiments.comparison.packets import Measured
 from experiments.comparison.rows import ERROR, NOT_RUN, Source
+from experiments.comparison.tablefiles import number, print_cells, write_csv, write_markdown
 from experiments.config import ExperimentConfig
 
 _BITS_PER_BYTE, _PER_MS = 8, 1e-6
@@ -107,13 +105,13 @@ def cells(row: LossRow) -> dict[str, str]:
         "schedule": row.schedule,
         "recovery": "on" if row.resend_ms else "off",
         "loss %": f"{row.loss_percent:g}",
-        "T ms": _number(row.t_measured_ms, ".1f"),
-        "over plan %": _number(growth, "+.2f"),
-        "goodput Gbit/s": _number(row.goodput_gbps, ".3f"),
-        "lost": _number(row.lost, "d"),
-        "resent": _number(row.resent, "d"),
-        "sums missing": _number(row.missing_blocks, "d"),
-        "gap p99 ms": _number(row.recovery_p99_ms, ".2f"),
+        "T ms": number(row.t_measured_ms, ".1f"),
+        "over plan %": number(growth, "+.2f"),
+        "goodput Gbit/s": number(row.goodput_gbps, ".3f"),
+        "lost": number(row.lost, "d"),
+        "resent": number(row.resent, "d"),
+        "sums missing": number(row.missing_blocks, "d"),
+        "gap p99 ms": number(row.recovery_p99_ms, ".2f"),
         "verdict": row.verdict,
     }
 
@@ -121,15 +119,8 @@ def cells(row: LossRow) -> dict[str, str]:
 def print_losses(rows: Sequence[LossRow], title: str, console: Console | None = None) -> None:
     """Print the table, and below it why runs failed."""
     console = console or Console(highlight=False)
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    for heading in _BRIEF.values():
-        justify: Literal["left", "right"] = "left" if heading == "schedule" else "right"
-        table.add_column(heading, justify=justify, no_wrap=True)
-    for row in rows:
-        full = cells(row)
-        table.add_row(*(full[heading] for heading in _BRIEF))
-    console.print(table)
-    console.print("+T: over the plan; missing: block sums never complete", style="dim")
+    legend = "+T: over the plan; missing: block sums never complete"
+    print_cells([cells(row) for row in rows], _BRIEF, title, legend, console)
     for row in rows:
         if row.verdict in (ERROR, "FAIL"):
             console.print(f"- {row.schedule} at {row.loss_percent:g} %: {row.reason}", markup=False)
@@ -137,17 +128,8 @@ def print_losses(rows: Sequence[LossRow], title: str, console: Console | None = 
 
 def write_loss_tables(folder: Path, rows: Sequence[LossRow], title: str) -> list[Path]:
     """Write every field as CSV, and what people read as Markdown."""
-    table, text = folder / "table.csv", folder / "table.md"
-    with table.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [f.name for f in fields(LossRow)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
-    lines = [list(cells(rows[0])), ["--:"] * len(cells(rows[0]))]
-    lines += [list(cells(row).values()) for row in rows]
-    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    text.write_text(f"# {title}\n\n{body}\n")
-    return [table, text]
-
-
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
+    names = [field.name for field in fields(LossRow)]
+    return [
+        write_csv(folder / "table.csv", names, (asdict(row) for row in rows)),
+        write_markdown(folder / "table.md", [cells(row) for row in rows], title),
+    ]

@@ -1,5 +1,6 @@
 """Plans rows, runs what is feasible as packets, and takes over what was run before."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,13 +11,14 @@ from controller.plan import Plan, read_plan
 from experiments.analyse import analyse
 from experiments.comparison.cases import Case
 from experiments.comparison.rows import Row, Source, make_row
-from experiments.config import COLLECTIVES, ExperimentConfig, run_prefix
+from experiments.config import COLLECTIVES, ExperimentConfig, identity, run_prefix
 from experiments.planning import plan_experiment
 from experiments.results import read_json, read_state
-from experiments.run import run_experiment
+from experiments.run import ProgressFactory, run_experiment, termination_interrupts
 from experiments.units import format_bytes
 from experiments.workers import Task, Tick, run_tasks
 from testbed.errors import CliquenetError, InputError
+from testbed.paths import make_dir
 
 
 def plan_cases(cases: Sequence[Case], *, workers: int | None, tick: Tick) -> list[Plan]:
@@ -132,6 +134,46 @@ def measure_configs(
         source: Source = "ran" if outcome.value is not None else "failed"
         found[todo[outcome.index]] = Measured(outcome.value, source, outcome.error)
     return [found[index] for index in range(len(configs))]
+
+
+def compare_configs(
+    configs: Sequence[ExperimentConfig],
+    results_dir: Path,
+    *,
+    workers: int | None,
+    force: bool,
+    progress: ProgressFactory,
+) -> list[tuple[Plan, Measured]]:
+    """Plan and run experiments, or what is left of them after an interrupt; in their order.
+
+    Parameters
+    ----------
+    configs, results_dir, workers, force
+        See `measure_configs`.
+    progress
+        Makes the context manager that shows a step.
+
+    Raises
+    ------
+    CliquenetError
+        An experiment cannot be planned, or a worker was killed.
+    """
+    with termination_interrupts():
+        with progress(f"planning {len(configs)} experiments") as step:
+            plans = plan_configs(configs, workers=workers, tick=step.tick)
+        with progress(f"running {len(configs)} experiments as packets") as step:
+            found = measure_configs(
+                configs, plans, results_dir, workers=workers, force=force, tick=step.tick
+            )
+    return list(zip(plans, found, strict=True))
+
+
+def comparison_folder(results_dir: Path, configs: Sequence[ExperimentConfig]) -> Path:
+    """Make the folder of a comparison, which is named by what it compares."""
+    digest = hashlib.sha256("\n".join(identity(config) for config in configs).encode())
+    folder = results_dir / digest.hexdigest()[:8]
+    make_dir(folder)
+    return folder
 
 
 def _plan(config: ExperimentConfig, tick: Tick) -> Plan:

@@ -1,15 +1,14 @@
 """The comparison as a table: on the terminal, as CSV for programs, as Markdown for people."""
 
-import csv
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from rich.console import Console
-from rich.table import Table
 
 from experiments.comparison.rows import FIELDS, Row
+from experiments.comparison.tablefiles import markdown_lines, new_table, number
+from experiments.comparison.tablefiles import write_csv as write_fields
 from experiments.units import format_bytes
 
 _ON_OFF = {True: "on", False: "off"}
@@ -38,8 +37,8 @@ def cells(row: Row) -> dict[str, str]:
         "multicast": _ON_OFF[row.multicast],
         "aggregation": _ON_OFF[row.aggregation],
         "T planned ms": f"{row.t_planned_ms:.1f}" if row.feasible else "infeasible",
-        "T measured ms": _number(row.t_measured_ms, ".1f"),
-        "error %": _number(row.t_error_percent, "+.2f"),
+        "T measured ms": number(row.t_measured_ms, ".1f"),
+        "error %": number(row.t_error_percent, "+.2f"),
         "A": _planned_lifetime(row),
         "A measured": _lifetime(row),
         "T (A + ½) ms": _objective(row),
@@ -62,7 +61,7 @@ def brief_cells(row: Row) -> dict[str, str]:
         "planned": f"{row.t_planned_ms:.1f}" if row.feasible else "–",
         "measured": full["T measured ms"],
         "error %": full["error %"],
-        "A": _number(row.a_rms, ".2f", "∞"),
+        "A": number(row.a_rms, ".2f", "∞"),
         "A run": _brief_lifetime(row),
         "T(A+½)": _objective(row),
         "load": str(row.busiest_link_streams),
@@ -73,10 +72,7 @@ def brief_cells(row: Row) -> dict[str, str]:
 def print_rows(rows: Sequence[Row], title: str, console: Console | None = None) -> None:
     """Print the table in brief, and below it why rows have no measured figures."""
     console = console or Console(highlight=False)
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    for heading in brief_cells(rows[0]):
-        justify: Literal["left", "right"] = "left" if heading in _TEXT_COLUMNS else "right"
-        table.add_column(heading, justify=justify, no_wrap=True)
+    table = new_table(title, brief_cells(rows[0]), _TEXT_COLUMNS)
     group = rows[0].group
     for row in rows:
         if row.group != group:
@@ -94,11 +90,7 @@ def print_rows(rows: Sequence[Row], title: str, console: Console | None = None) 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> Path:
     """Write every field of every row; an absent figure is an empty cell."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(row.as_dict() for row in rows)
-    return path
+    return write_fields(path, FIELDS, (row.as_dict() for row in rows))
 
 
 def write_markdown(path: Path, rows: Sequence[Row], title: str) -> Path:
@@ -109,10 +101,7 @@ def write_markdown(path: Path, rows: Sequence[Row], title: str) -> Path:
 
 def markdown(rows: Sequence[Row], title: str) -> str:
     """The table as Markdown."""
-    headings = list(cells(rows[0]))
-    rule = [":--" if heading in _TEXT_COLUMNS else "--:" for heading in headings]
-    lines = [f"# {title}", "", _line(headings), _line(rule)]
-    lines += [_line(list(cells(row).values())) for row in rows]
+    lines = [f"# {title}", "", *markdown_lines([cells(row) for row in rows], _TEXT_COLUMNS)]
     reasons = [f"- {_named(row)}: {row.reason}" for row in rows if row.reason]
     if reasons:
         lines += ["", *reasons]
@@ -128,10 +117,6 @@ def markdown(rows: Sequence[Row], title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(texts: Sequence[str]) -> str:
-    return f"| {' | '.join(text.replace('|', '/') for text in texts)} |"
-
-
 def _named(row: Row) -> str:
     name = f"{row.schedule}, {format_bytes(row.memory_bytes, 3)}"
     if not row.multicast:
@@ -143,8 +128,8 @@ def _named(row: Row) -> str:
 
 def _planned_lifetime(row: Row) -> str:
     """The plan's A, and that of the run's start where it is another one."""
-    text = _number(row.a_rms, ".2f", "∞")
-    start = _number(row.a_start, ".2f", "∞")
+    text = number(row.a_rms, ".2f", "∞")
+    start = number(row.a_start, ".2f", "∞")
     return text if start == text else f"{text} ({start})"
 
 
@@ -172,10 +157,6 @@ def _objective(row: Row) -> str:
     if row.feasible and row.objective_planned_ms is not None:
         return f"({row.objective_planned_ms:.0f})"
     return "–"
-
-
-def _number(value: float | None, form: str, absent: str = "–") -> str:
-    return absent if value is None else format(value, form)
 
 
 def _bytes(value: float | None) -> str:
