@@ -19,7 +19,7 @@ from experiments.counters import (
 from experiments.decay import Decay, measure_decay, start_lifetime
 from experiments.events import stream_table, write_tables
 from experiments.lossy import lossy_part, promise_of
-from experiments.network_record import NetworkRecord
+from experiments.network_record import NetworkRecord, measured_loads
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.rundata import RunData, load_run
 from experiments.verdict import (
@@ -188,25 +188,9 @@ def link_loads(network: NetworkRecord, plan: Plan) -> list[dict[str, Any]]:
     for k in range(plan.rounds):
         for index, count in plan.round(k).edge_streams.items():
             copies[index] += count
-    time_s = sum(plan.round(k).t_ms for k in range(plan.rounds)) / 1000
-    loads = []
-    for qdisc in network.qdiscs:
-        if qdisc.edge is None:
-            continue
-        edge = plan.topology.edges[qdisc.edge]
-        measured = (qdisc.sent_bytes - qdisc.sent_bytes_before) * plan.scale
-        loads.append(
-            {
-                "link": f"{edge.src}-{edge.dst}",
-                "edge": edge.index,
-                "streams_planned": int(copies[edge.index]),
-                "bytes_planned": float(copies[edge.index] * plan.payload_bytes),
-                "bytes_measured": float(measured),
-                "utilisation": measured * 8 / (edge.rate_gbps * 1e9 * time_s),
-                "drops": qdisc.drops,
-            }
-        )
-    return loads
+    time_ms = sum(plan.round(k).t_ms for k in range(plan.rounds))
+    loads = measured_loads(network, plan, copies * plan.payload_bytes, time_ms)
+    return [{**load, "streams_planned": int(copies[load["edge"]])} for load in loads]
 
 
 def _decay_entries(decay: Decay, stale: dict[str, int]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from agents.collective import ROLE
 from agents.records import Kind, read_events
 from controller.hostplan import HostPlan
 from controller.plan import Plan, read_plan
-from experiments.network_record import NetworkRecord, read_network
+from experiments.network_record import NetworkRecord, measured_loads, read_network
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.runtime import Runtime, read_runtime
 from experiments.verdict import (
@@ -201,23 +201,7 @@ def link_loads(run: HostRun) -> list[dict[str, Any]]:
     planned = np.zeros(len(plan.topology.edges))
     for step in (step for steps in hosts.steps for step in steps if step.kind == "send"):
         planned[list(hosts.paths[step.path].edges)] += hosts.chunk_bytes
-    loads = []
-    for qdisc in run.network.qdiscs:
-        if qdisc.edge is None:
-            continue
-        edge = plan.topology.edges[qdisc.edge]
-        measured = (qdisc.sent_bytes - qdisc.sent_bytes_before) * plan.scale
-        loads.append(
-            {
-                "link": f"{edge.src}-{edge.dst}",
-                "edge": edge.index,
-                "bytes_planned": float(planned[edge.index]),
-                "bytes_measured": float(measured),
-                "utilisation": measured * 8 / (edge.rate_gbps * 1e6 * hosts.time_ms),
-                "drops": qdisc.drops,
-            }
-        )
-    return loads
+    return measured_loads(run.network, plan, planned, hosts.time_ms)
 
 
 def _check_hosts(run: HostRun, exact: int, expected: int) -> list[Finding]:

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from experiments.report import print_outcome
+from experiments.runfigures import print_figures, print_outcome
 from experiments.units import format_bytes
 
 
@@ -15,13 +14,7 @@ def print_host_summary(
 ) -> None:
     """Print the outcome of a run: the schedule's figures against the measured ones."""
     console = console or Console(highlight=False)
-    table = Table(title=f"{summary['run_id']} ({summary['clock']} time)", title_justify="left")
-    table.add_column("")
-    table.add_column("schedule", justify="right")
-    table.add_column("measured", justify="right")
-    for row in _rows(summary):
-        table.add_row(*row)
-    console.print(table)
+    print_figures(summary, "schedule", _rows(summary), console)
     print_outcome(run_dir, summary, console)
 
 

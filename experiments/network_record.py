@@ -5,9 +5,13 @@ Times in ns are relative to the start of round 0.
 """
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from controller.plan import Plan
 from testbed.jsonmodel import read_model
 
 
@@ -103,3 +107,26 @@ def read_network(path: Path) -> NetworkRecord:
         It is missing (the run did not finish) or does not fit.
     """
     return read_model(NetworkRecord, path)
+
+
+def measured_loads(
+    network: NetworkRecord, plan: Plan, planned_bytes: npt.NDArray[np.float64], time_ms: float
+) -> list[dict[str, Any]]:
+    """Bytes of every directed link, planned (by edge) and measured, and its use in a time."""
+    loads = []
+    for qdisc in network.qdiscs:
+        if qdisc.edge is None:
+            continue
+        edge = plan.topology.edges[qdisc.edge]
+        measured = (qdisc.sent_bytes - qdisc.sent_bytes_before) * plan.scale
+        loads.append(
+            {
+                "link": f"{edge.src}-{edge.dst}",
+                "edge": edge.index,
+                "bytes_planned": float(planned_bytes[edge.index]),
+                "bytes_measured": float(measured),
+                "utilisation": measured * 8 / (edge.rate_gbps * 1e6 * time_ms),
+                "drops": qdisc.drops,
+            }
+        )
+    return loads

@@ -10,10 +10,10 @@ from controller.plan import Plan, RoundPlan
 from controller.planner import TREE_FAMILIES
 from experiments.optimizefiles import clique_sizes
 from experiments.optimizing import Optimised
+from experiments.runfigures import print_figures, print_outcome
 from experiments.sources import key_names, published
 from experiments.units import format_bytes
 
-_VERDICT_STYLE = {"PASS": "bold green", "DEGRADED": "bold yellow", "FAIL": "bold red"}
 _ON_OFF = {True: "on", False: "off"}
 _CITIES_PER_LINE = 3
 _TAIL_SHOWN = 1e-3
@@ -97,29 +97,10 @@ def print_front(found: Optimised, console: Console | None = None) -> None:
 def print_summary(run_dir: Path, summary: dict[str, Any], console: Console | None = None) -> None:
     """Print the outcome of a run: planned against measured, and where the files are."""
     console = console or Console(highlight=False)
-    table = Table(title=f"{summary['run_id']} ({summary['clock']} time)", title_justify="left")
-    table.add_column("")
-    table.add_column("planned", justify="right")
-    table.add_column("measured", justify="right")
-    for row in _summary_rows(summary):
-        table.add_row(*row)
-    console.print(table)
+    print_figures(summary, "planned", _summary_rows(summary), console)
     for fault in summary["faults"]:
         console.print(_fault_line(fault), markup=False)
     print_outcome(run_dir, summary, console)
-
-
-def print_outcome(run_dir: Path, summary: dict[str, Any], console: Console) -> None:
-    """Print verdict, reasons, and where the files are."""
-    verdict = summary["verdict"]
-    console.print(f"verdict  [{_VERDICT_STYLE[verdict]}]{verdict}[/]")
-    for reason in summary["reasons"][:6]:
-        console.print(f"  - {reason}", markup=False)
-    hidden = len(summary["reasons"]) - 6
-    if hidden > 0:
-        console.print(f"  - and {hidden} more in summary.json")
-    console.print(f"plots    {run_dir / 'plots'}", markup=False, soft_wrap=True)
-    console.print(f"trace    {summary['trace_sha256'][:16]}…", markup=False)
 
 
 def print_variables(console: Console | None = None) -> None:

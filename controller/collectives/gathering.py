@@ -66,11 +66,8 @@ def gather_schedule(
         relay_nodes(network, task, seed) if task.collective == "all-to-all" else (task.ends(nodes))
     )
     have = pack(begins[:, order])
-    taken = pack((begins | ~wanted)[:, order])
-    # The words' bits beyond the last chunk are nobody's and nobody's wish.
-    spare = task.chunks % 64
-    if spare:
-        taken[:, -1] |= ~np.uint64((1 << spare) - 1)
+    # Beyond the last chunk there is nothing to wish for.
+    taken = pack((begins | ~wanted)[:, order], spare=True)
     sends = int((wanted & ~begins).sum())
     out = tuple(np.zeros(sends, dtype=np.int64) for _ in range(3))
     finish = gather(

@@ -93,9 +93,7 @@ def joint_schedule(
     ready = need == 0
     at_root = np.zeros((nodes, chunks), dtype=np.bool_)
     at_root[root, np.arange(chunks)] = True
-    taken = pack(at_root)
-    if chunks % 64:
-        taken[:, -1] |= ~np.uint64((1 << (chunks % 64)) - 1)
+    taken = pack(at_root, spare=True)
     wave = np.arange(taken.shape[1] * 64, dtype=np.int64) // len(task.workers)
     sends = 2 * chunks * (len(task.workers) - 1)
     lane, chunk, start = (np.zeros(sends, dtype=np.int64) for _ in range(3))

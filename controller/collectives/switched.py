@@ -133,11 +133,9 @@ def ported_schedule(
             seed=seed,
         )
         return backwards(made, network, task) if made else None
-    nodes, chunks = len(network.nodes), task.chunks
+    nodes = len(network.nodes)
     start = _start(network, lanes, task, np.random.default_rng(seed))
-    taken = pack(start.taken)
-    if chunks % 64:
-        taken[:, -1] |= ~np.uint64((1 << (chunks % 64)) - 1)
+    taken = pack(start.taken, spare=True)
     size = chunk_times(lanes, task.chunk_bytes)
     lane, chunk, start_ps = (np.zeros(start.sends, dtype=np.int64) for _ in range(3))
     adds = np.zeros(start.sends, dtype=np.bool_)

@@ -104,10 +104,13 @@ def random_step(state: Words, below: int) -> int:
     return int(np.int64(product % np.uint64(below)))
 
 
-def pack(table: npt.NDArray[np.bool_]) -> Words:
-    """Rows of truth values as rows of words, shape (rows, ⌈columns / 64⌉)."""
+def pack(table: npt.NDArray[np.bool_], *, spare: bool = False) -> Words:
+    """Rows of truth values as rows of words, shape (rows, ⌈columns / 64⌉).
+
+    ``spare`` is what the words hold beyond the last column.
+    """
     rows, columns = table.shape
     words = -(-columns // WORD_BITS)
-    padded = np.zeros((rows, words * WORD_BITS), dtype=np.bool_)
+    padded = np.full((rows, words * WORD_BITS), spare, dtype=np.bool_)
     padded[:, :columns] = table
     return np.packbits(padded, axis=1, bitorder="little").view("<u8").astype(np.uint64)

@@ -1,0 +1,36 @@
+"""What the reports of all finished runs share: the table of figures, and how it ended."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+_VERDICT_STYLE = {"PASS": "bold green", "DEGRADED": "bold yellow", "FAIL": "bold red"}
+
+
+def print_figures(
+    summary: dict[str, Any], promised: str, rows: Iterable[tuple[str, str, str]], console: Console
+) -> None:
+    """Print a run's figures, each as it was promised (the column's name) and as measured."""
+    table = Table(title=f"{summary['run_id']} ({summary['clock']} time)", title_justify="left")
+    table.add_column("")
+    table.add_column(promised, justify="right")
+    table.add_column("measured", justify="right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def print_outcome(run_dir: Path, summary: dict[str, Any], console: Console) -> None:
+    """Print verdict, reasons, and where the files are."""
+    verdict = summary["verdict"]
+    console.print(f"verdict  [{_VERDICT_STYLE[verdict]}]{verdict}[/]")
+    for reason in summary["reasons"][:6]:
+        console.print(f"  - {reason}", markup=False)
+    hidden = len(summary["reasons"]) - 6
+    if hidden > 0:
+        console.print(f"  - and {hidden} more in summary.json")
+    console.print(f"plots    {run_dir / 'plots'}", markup=False, soft_wrap=True)
+    console.print(f"trace    {summary['trace_sha256'][:16]}…", markup=False)
