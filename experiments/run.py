@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from agents.native.build import ensure_kernel_library
 from controller.plan import Plan
-from experiments.config import ExperimentConfig
+from experiments.config import LEAD_S, ExperimentConfig
 from experiments.impairments import resolve, uplinks
 from experiments.planning import plan_experiment
 from experiments.results import create_run, read_json, set_state, write_json, write_manifest
@@ -152,6 +152,7 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         repair=config.repair,
         impairments=config.lossy_links,
         events=config.events,
+        lead_s=LEAD_S[config.clock] if config.lead_s is None else config.lead_s,
     )
 
 
