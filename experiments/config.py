@@ -211,6 +211,9 @@ class ExperimentConfig(BaseModel):
     tolerance_percent: Annotated[float, real(0.001, 100)] = Field(
         1.0, description="how far measured T may lie from planned T"
     )
+    late_ms: Annotated[float, real(0.001, 100_000)] = Field(
+        1.0, description="real clock: 99 % of the sends may leave so late"
+    )
 
     def at_clock(self, clock: Literal["virtual", "real"]) -> "ExperimentConfig":
         """Decide the clock, and the scale that goes with it where none was given."""

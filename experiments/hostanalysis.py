@@ -14,7 +14,7 @@ from agents.records import Kind, read_events
 from controller.hostplan import HostPlan
 from controller.plan import Plan, read_plan
 from experiments.network_record import NetworkRecord, measured_loads, read_network
-from experiments.results import amend_manifest, read_json, read_state, write_json
+from experiments.results import amend_manifest, read_json, read_manifest, read_state, write_json
 from experiments.runtime import Runtime, read_runtime
 from experiments.verdict import (
     Finding,
@@ -158,6 +158,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "model": hosts.model,
         "release": hosts.release,
         "clock": run.runtime.clock,
+        "clock_reason": read_manifest(run.run_dir).get("clock_reason"),
         "seed": run.runtime.seed,
         "verdict": judge(findings),
         "reasons": [f.text for f in sorted(findings, key=lambda f: f.level != "FAIL")],

@@ -128,6 +128,12 @@ def write_manifest(
     write_json(run_dir / "manifest.json", manifest)
 
 
+def read_manifest(run_dir: Path) -> dict[str, Any]:
+    """Read what `write_manifest` wrote; empty if nothing was."""
+    path = run_dir / "manifest.json"
+    return read_json(path) if path.exists() else {}
+
+
 def amend_manifest(run_dir: Path, **entries: object) -> None:
     """Set entries of a manifest that exists; do nothing where there is none."""
     path = run_dir / "manifest.json"

@@ -19,7 +19,7 @@ from experiments.runtime import Runtime
 from experiments.stages import StageFollower
 from testbed.errors import CliquenetError, InfeasibleError, InputError
 from testbed.paths import give_to_caller
-from testbed.preflight import choose_clock, require_root
+from testbed.preflight import ASKED, choose_clock, require_root
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import run_in_virtual_time
 
@@ -88,7 +88,8 @@ def run_experiment(
         make_runtime(config, plan, run_dir).write(run_dir / "runtime.json")
         name = f"User Mode Linux {kernel.parent.name}" if kernel else platform.release()
         write_manifest(run_dir, config, kernel=name, extra={"clock_reason": why})
-        with progress(f"running {plan.rounds} rounds of {plan.schedule}") as step:
+        title = f"running {plan.rounds} rounds of {plan.schedule} in {clock} time"
+        with progress(title if why == ASKED else f"{title} ({why})") as step:
             _emulate(config, run_dir, kernel, step)
     return run_dir
 

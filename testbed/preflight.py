@@ -9,6 +9,8 @@ from testbed import commands
 from testbed.errors import CommandError, InputError, MachineError
 
 Clock = Literal["virtual", "real"]
+ASKED = "asked for"
+"""The reason for a clock that was not chosen here."""
 
 
 def require_root() -> None:
@@ -65,7 +67,7 @@ def choose_clock(wanted: str) -> tuple[Clock, str]:
         ``real`` was asked for and this machine cannot do it.
     """
     if wanted == "virtual":
-        return "virtual", "asked for"
+        return "virtual", ASKED
     lacks = real_clock_lacks()
     if wanted == "real":
         if lacks:
@@ -73,10 +75,10 @@ def choose_clock(wanted: str) -> tuple[Clock, str]:
                 f"CLOCK=real cannot run here, missing: {', '.join(lacks)}; "
                 "CLOCK=virtual needs none of these and works"
             )
-        return "real", "asked for"
+        return "real", ASKED
     if lacks:
-        return "virtual", f"this machine lacks {', '.join(lacks)}"
-    return "real", "this kernel has netem and openvswitch"
+        return "virtual", f"chosen by auto: this machine lacks {', '.join(lacks)}"
+    return "real", "chosen by auto: this kernel has netem and openvswitch"
 
 
 def _succeeds(*argv: str) -> bool:
