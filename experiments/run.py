@@ -21,7 +21,7 @@ from testbed.errors import CliquenetError, InfeasibleError, InputError
 from testbed.paths import give_to_caller
 from testbed.preflight import ASKED, choose_clock, require_root
 from testbed.virtualtime.kernel import ensure_kernel
-from testbed.virtualtime.machine import run_in_virtual_time
+from testbed.virtualtime.machine import is_guest, run_in_virtual_time
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("agents", "controller", "experiments", "testbed")
@@ -86,7 +86,7 @@ def run_experiment(
     with _state_of(run_dir), termination_interrupts():
         plan.write(run_dir / "plan.json")
         make_runtime(config, plan, run_dir).write(run_dir / "runtime.json")
-        name = f"User Mode Linux {kernel.parent.name}" if kernel else platform.release()
+        name = f"User Mode Linux {kernel.parent.name}" if kernel else host_kernel()
         write_manifest(run_dir, config, kernel=name, extra={"clock_reason": why})
         title = f"running {plan.rounds} rounds of {plan.schedule} in {clock} time"
         with progress(title if why == ASKED else f"{title} ({why})") as step:
@@ -125,6 +125,11 @@ def termination_interrupts() -> Iterator[None]:
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
+
+
+def host_kernel() -> str:
+    """The release of this machine's own kernel, and whether that is a packaged program."""
+    return f"{platform.release()}{' (User Mode Linux)' if is_guest() else ''}"
 
 
 def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime:

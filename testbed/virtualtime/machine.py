@@ -179,9 +179,16 @@ def run_in_guest(
         return _outcome(scratch, ended, wall_limit_s, time.monotonic() - begin)
 
 
+def is_guest(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether this machine is itself User Mode Linux, which cannot run another one."""
+    return "User Mode Linux" in cpuinfo.read_text()
+
+
 def _check(command: Sequence[str], seed: int, folders: Sequence[Path]) -> None:
     if not command:
         raise InputError("no command given to run in the virtual machine")
+    if is_guest():
+        raise MachineError("this is User Mode Linux itself, which cannot run another one")
     if not 0 <= seed < 2**64:
         raise InputError(f"seed {seed} is not between 0 and 2**64 - 1")
     for folder in folders:
