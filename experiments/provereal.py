@@ -6,17 +6,17 @@ named: the program and the options that a fit host would run. Any user can; the 
 root's.
 """
 
-import argparse
 import compileall
-import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from agents.native.build import ensure_kernel_library
 from experiments.run import ROOMS, ROOT, termination_interrupts
+from testbed.arguments import Arguments
 from testbed.errors import CliquenetError, InputError
-from testbed.paths import cache_dir, give_to_caller, make_dir
+from testbed.paths import cache_dir, calling_user, give_to_caller, make_dir
 from testbed.virtualtime.machine import run_in_guest
 from testbed.virtualtime.packaged import PACKAGE, ensure_packaged_kernel
 
@@ -33,7 +33,7 @@ def command(arguments: Sequence[str]) -> tuple[list[str], Path]:
     InputError
         The options ask for virtual time.
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = Arguments(add_help=False, allow_abbrev=False)
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     parser.add_argument("--clock", default="auto")
     options, others = parser.parse_known_args(arguments)
@@ -65,12 +65,21 @@ def prove(arguments: Sequence[str]) -> int:
             on_output=_pass_on,
             memory_mb=_MEMORY_MB,
             writable=make_dir(results),
-            env={"CLIQUENET_CACHE": str(cache_dir()), "COLUMNS": os.environ.get("COLUMNS", "100")},
+            env=_environment(),
             cwd=ROOT,
             wall_limit_s=_LIMIT_S,
         )
     give_to_caller(results)
     return outcome.status
+
+
+def _environment() -> dict[str, str]:
+    """What the guest's root has of the caller: the cache, and a home with files it may read."""
+    return {
+        "CLIQUENET_CACHE": str(cache_dir()),
+        "HOME": str(calling_user().home),
+        "COLUMNS": str(shutil.get_terminal_size((100, 24)).columns),
+    }
 
 
 def _pass_on(stream: str, data: bytes) -> None:
