@@ -114,7 +114,8 @@ class Run:
         self._supervisor = supervisor
         self._control = control
         # Agents fork and get ready meanwhile.
-        self._start_ns = (time.monotonic_ns() // NS_PER_S + round(runtime.lead_s)) * NS_PER_S
+        whole_s = time.monotonic_ns() // NS_PER_S
+        self._start_ns = whole_s * NS_PER_S + round(runtime.lead_s * NS_PER_S)
         self._fleet = Fleet(plan, runtime, run_dir, network, supervisor, self._start_ns)
 
     def rounds(self) -> int:

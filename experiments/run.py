@@ -19,7 +19,7 @@ from experiments.runtime import Runtime
 from experiments.stages import StageFollower
 from testbed.errors import CliquenetError, InfeasibleError, InputError
 from testbed.paths import give_to_caller
-from testbed.preflight import ASKED, choose_clock, require_root
+from testbed.preflight import ASKED, Clock, choose_clock, require_root
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import is_guest, run_in_virtual_time
 
@@ -135,11 +135,12 @@ def host_kernel() -> str:
 def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime:
     """What the emulation needs to know beside the plan."""
     timeout_ms = config.timeout_ms
+    clock: Clock = "real" if config.clock == "real" else "virtual"
     # Bursts meet the shaper of an uplink whole: it would lose all of one or none.
     # And every switch takes a burst in whole before it sends it on, which adds up over steps.
     lossy_uplink = uplinks(resolve(config.lossy_links, plan.topology))
     return Runtime(
-        clock="real" if config.clock == "real" else "virtual",
+        clock=clock,
         seed=config.seed,
         mtu_bytes=config.mtu_bytes,
         burst_datagrams=1 if lossy_uplink or plan.collective else config.burst_datagrams,
@@ -158,7 +159,7 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         repair=config.repair,
         impairments=config.lossy_links,
         events=config.events,
-        lead_s=LEAD_S[config.clock] if config.lead_s is None else config.lead_s,
+        lead_s=LEAD_S[clock] if config.lead_s is None else config.lead_s,
     )
 
 
