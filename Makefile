@@ -1,7 +1,7 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment plan optimize compare loss
+.PHONY: help variables setup experiment reproduce plan optimize compare loss
 .PHONY: collective compare-collectives bench-aggregator bench-collectives fuzz compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
@@ -10,7 +10,7 @@ SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 
 # Each variable that is set becomes the option of its name; the shell quotes the value.
 export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES RATES CONFIG
-export FORMAT BUDGET DATAGRAMS COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
+export RUN FORMAT BUDGET DATAGRAMS COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
 # These by way of --set.
 SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
 	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US
@@ -65,6 +65,7 @@ endef
 define HELP
 make setup        set up what is missing: packages, environment, kernel (all cached)
 make experiment   plan, run, analyse and plot one experiment; print its summary
+make reproduce    run a stored run again; compare trace, summary, tables, plots' data
 make plan         print what the planner makes of an experiment, without running it
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
@@ -99,6 +100,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   TREES        how multicast trees are laid
   RATES        how senders pace: common, per-stream, unpaced; time-varying is planned only
   CONFIG       a published experiment, or a YAML file; the variables above override it
+  RUN          of reproduce: a run id, a run folder; the latest unless told
   FORCE        1 runs what the planner refuses
   COLLECTIVE   all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all
   ALGORITHM    auto: the fastest; synthesised, ring, halving-doubling, hierarchical, ...
@@ -141,6 +143,9 @@ setup: $(SYSTEM_PYTHON)
 experiment: setup
 	$(in_environment) run experiments.cli experiment $(EXPERIMENT_OPTIONS)
 
+reproduce: setup
+	$(in_environment) run experiments.cli reproduce $${RUN:+"$$RUN"}
+
 plan: setup
 	$(in_environment) run experiments.cli plan $(PLAN_OPTIONS)
 
@@ -161,6 +166,7 @@ fuzz: setup
 
 compare-uftp: setup
 	$(in_environment) run benchmarks.uftp
+
 collective: setup
 	$(in_environment) run experiments.cli collective $(COLLECTIVE_OPTIONS)
 

@@ -13,7 +13,7 @@ from experiments.sources import key_names
 ROOT = Path(__file__).parents[2]
 VARIABLES = (
     "SCHEDULE", "CLOCK", "MEMORY", "MULTICAST", "AGGREGATION", "ROUNDS", "PAYLOAD", "SCALE",
-    "SEED", "TOPOLOGY", "TREES", "RATES", "CONFIG", "FORCE", "FORMAT", "BUDGET", "QUICK",
+    "SEED", "TOPOLOGY", "TREES", "RATES", "CONFIG", "FORCE", "RUN", "FORMAT", "BUDGET", "QUICK",
     "DATAGRAMS",
     "COLLECTIVE", "ALGORITHM", "MODEL", "CHUNKS", "ROOT", "RELEASE",
 )  # fmt: skip
@@ -129,6 +129,13 @@ def test_0_is_no_flag(stub: Path, target: str, name: str) -> None:
 def test_fuzz_takes_how_many_and_the_seed(stub: Path) -> None:
     make(stub, "fuzz", "DATAGRAMS=7", "SEED=3", "BUDGET=1")
     assert noted(stub, "argv") == ["-m", "benchmarks.fuzz", "--datagrams", "7", "--seed", "3"]
+
+
+def test_reproduce_takes_a_run_and_the_latest_unless_told(stub: Path) -> None:
+    make(stub, "reproduce", "RUN=a b")
+    make(stub, "reproduce")
+    start = ["-m", "experiments.cli", "reproduce"]
+    assert noted(stub, "argv") == [*start, "a b", *start]
 
 
 def test_the_comparison_with_uftp_takes_nothing(stub: Path) -> None:
