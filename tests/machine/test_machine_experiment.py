@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.kills import trial
 from experiments.planning import plan_experiment
 from experiments.results import create_run
 from experiments.run import make_runtime
@@ -233,6 +234,12 @@ def test_an_interrupt_leaves_nothing_behind_and_marks_the_run(tmp_path: Path) ->
     assert json.loads((tmp_path / "latest" / "status.json").read_text())["state"] == "incomplete"
     assert eventually(lambda: not [p for p in guests if runs(p)])
     assert not [folder for folder in folders if folder.exists()]
+
+
+def test_nothing_is_left_of_a_killed_run_after_the_next_command() -> None:
+    done = trial("kill", 6.0)
+    assert done.left == ()
+    assert done.state == "incomplete"
 
 
 def eventually(condition: Callable[[], bool], limit_s: float = 10.0) -> bool:

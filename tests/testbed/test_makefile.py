@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 VARIABLES = (
     "SCHEDULE", "CLOCK", "MEMORY", "MULTICAST", "AGGREGATION", "ROUNDS", "PAYLOAD", "SCALE",
     "SEED", "TOPOLOGY", "TREES", "RATES", "CONFIG", "FORCE", "RUN", "FORMAT", "BUDGET", "QUICK",
-    "DATAGRAMS",
+    "DATAGRAMS", "TIMES",
     "COLLECTIVE", "ALGORITHM", "MODEL", "CHUNKS", "ROOT", "RELEASE",
 )  # fmt: skip
 COMMON = {"PAYLOAD", "SCALE", "TOPOLOGY", "CONFIG"}
@@ -136,6 +136,11 @@ def test_reproduce_takes_a_run_and_the_latest_unless_told(stub: Path) -> None:
     make(stub, "reproduce")
     start = ["-m", "experiments.cli", "reproduce"]
     assert noted(stub, "argv") == [*start, "a b", *start]
+
+
+def test_kills_takes_how_many_and_the_seed(stub: Path) -> None:
+    make(stub, "kills", "TIMES=3", "SEED=2", "DATAGRAMS=7")
+    assert noted(stub, "argv") == ["-m", "benchmarks.kills", "--times", "3", "--seed", "2"]
 
 
 def test_the_comparison_with_uftp_takes_nothing(stub: Path) -> None:
