@@ -6,22 +6,25 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from agents.native.build import ensure_kernel_library
 from controller.plan import Plan
 from experiments.config import LEAD_S, ExperimentConfig
+from experiments.faults import disturbed
 from experiments.impairments import resolve, uplinks
 from experiments.planning import plan_experiment
-from experiments.results import create_run, read_json, set_state, write_json, write_manifest
+from experiments.results import create_run, own, read_json, set_state, write_json, write_manifest
 from experiments.runtime import Runtime
 from experiments.stages import StageFollower
 from testbed.errors import CliquenetError, InfeasibleError, InputError
 from testbed.paths import give_to_caller
 from testbed.preflight import ASKED, Clock, choose_clock, require_root
+from testbed.virtualtime.boot import is_guest
 from testbed.virtualtime.kernel import ensure_kernel
-from testbed.virtualtime.machine import is_guest, run_in_virtual_time
+from testbed.virtualtime.machine import run_in_virtual_time
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("agents", "controller", "experiments", "testbed")
@@ -138,7 +141,12 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
     clock: Clock = "real" if config.clock == "real" else "virtual"
     # Bursts meet the shaper of an uplink whole: it would lose all of one or none.
     # And every switch takes a burst in whole before it sends it on, which adds up over steps.
-    lossy_uplink = uplinks(resolve(config.lossy_links, plan.topology))
+    lossy_uplink = uplinks(
+        (
+            *resolve(config.lossy_links, plan.topology),
+            *disturbed(config.events, plan.topology),
+        )
+    )
     return Runtime(
         clock=clock,
         seed=config.seed,
@@ -181,6 +189,7 @@ def _emulate(config: ExperimentConfig, run_dir: Path, kernel: Path | None, step:
                 writable=run_dir,
                 cwd=ROOT,
                 wall_limit_s=config.wall_limit_s,
+                on_boot=partial(own, run_dir),
             ).status
         else:
             status = follower.run(command, cwd=ROOT, wall_limit_s=config.wall_limit_s)

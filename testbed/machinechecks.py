@@ -17,8 +17,9 @@ from testbed.environment import (
 from testbed.errors import InputError, MachineError
 from testbed.paths import cache_dir
 from testbed.preflight import Clock, Feature, real_clock_features
+from testbed.virtualtime.boot import is_guest
 from testbed.virtualtime.kernel import BUILD_BYTES, cached_kernel
-from testbed.virtualtime.machine import is_guest, run_in_virtual_time
+from testbed.virtualtime.machine import run_in_virtual_time
 from testbed.virtualtime.memory import memory_folder
 from testbed.virtualtime.packaged import PACKAGE, packaged_kernel
 from testbed.virtualtime.source import find_source

@@ -14,49 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import InputError, MachineError
+from testbed.virtualtime.boot import Boot, is_guest
 from testbed.virtualtime.diagnosis import death, last_lines, out_of_memory, warnings
 from testbed.virtualtime.edits import SEED_VARIABLE
 from testbed.virtualtime.follow import Follower
 from testbed.virtualtime.scratch import scratch_folder
 
-START_UNIX_S = 1767225600  # 2026-01-01 00:00 UTC, the guest's wall clock at boot
 _POLL_S = 0.02
 _GUEST = Path(__file__).with_name("guest.py")
 _PYTHON = Path("/usr/bin/python3")
 
 OnOutput = Callable[[str, bytes], None]
-
-
-@dataclass(frozen=True)
-class Boot:
-    """What is booted, and with which clock.
-
-    Attributes
-    ----------
-    program
-        The kernel, which is a program of this machine.
-    words
-        Words of its command line beside those that every guest has, such as its clock.
-    modules
-        Files that it loads first, each after those that it needs.
-    settle_uptime_s
-        The command starts no earlier after the boot.
-    """
-
-    program: Path
-    words: tuple[str, ...] = ()
-    modules: tuple[Path, ...] = ()
-    settle_uptime_s: float = 0.0
-
-    @classmethod
-    def virtual_time(cls, program: Path) -> "Boot":
-        """Of the kernel that `testbed.virtualtime.kernel` builds: idle time is skipped.
-
-        Open vSwitch counts no processor in the first 10 s after boot; waiting costs nothing.
-        """
-        start_ns = START_UNIX_S * 1_000_000_000
-        words = ("time-travel=inf-cpu", f"time-travel-start={start_ns}")
-        return cls(program, words, settle_uptime_s=30.0)
+OnBoot = Callable[[int, Path], None]
 
 
 @dataclass(frozen=True)
@@ -90,6 +59,7 @@ def run_in_virtual_time(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     wall_limit_s: float = 600.0,
+    on_boot: OnBoot | None = None,
 ) -> Outcome:
     """Run one command in a guest whose clock skips idle time; see `run_in_guest`.
 
@@ -106,6 +76,7 @@ def run_in_virtual_time(
         env=env,
         cwd=cwd,
         wall_limit_s=wall_limit_s,
+        on_boot=on_boot,
     )
 
 
@@ -120,6 +91,7 @@ def run_in_guest(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     wall_limit_s: float = 600.0,
+    on_boot: OnBoot | None = None,
 ) -> Outcome:
     """Run one command in a guest with the host's files and a clock of its own.
 
@@ -146,6 +118,8 @@ def run_in_guest(
         Working directory; that of this process by default.
     wall_limit_s
         Wall time after which the guest is killed.
+    on_boot
+        Called with the guest's process id and its private folder, once it has started.
 
     Returns
     -------
@@ -175,13 +149,10 @@ def run_in_guest(
         shutil.copyfile(_GUEST, scratch / _GUEST.name)
         begin = time.monotonic()
         with _guest(boot, scratch, seed, memory_mb) as process:
+            if on_boot is not None:
+                on_boot(process.pid, scratch)
             ended = _follow(process, scratch, on_output, begin + wall_limit_s)
         return _outcome(scratch, ended, wall_limit_s, time.monotonic() - begin)
-
-
-def is_guest(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether this machine is itself User Mode Linux, which cannot run another one."""
-    return "User Mode Linux" in cpuinfo.read_text()
 
 
 def _check(command: Sequence[str], seed: int, folders: Sequence[Path]) -> None:

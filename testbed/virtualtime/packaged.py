@@ -14,7 +14,7 @@ from testbed.errors import CommandError, MachineError
 from testbed.locking import file_lock
 from testbed.paths import cache_dir, give_to_caller, make_dir
 from testbed.progress import Step
-from testbed.virtualtime.machine import Boot
+from testbed.virtualtime.boot import Boot
 
 PACKAGE = "user-mode-linux"
 MODULES = ("overlay", "veth", "sch_netem", "openvswitch")

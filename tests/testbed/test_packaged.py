@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import MachineError
 from testbed.virtualtime import packaged
-from testbed.virtualtime.machine import Boot, is_guest
+from testbed.virtualtime.boot import Boot, is_guest
 from testbed.virtualtime.packaged import MODULES, PackagedKernel, load_order
 
 LISTING = """\
