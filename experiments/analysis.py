@@ -22,7 +22,7 @@ from experiments.events import stream_table, write_tables
 from experiments.lateness import check_lateness, send_lateness
 from experiments.lossy import lossy_part, promise_of
 from experiments.network_record import NetworkRecord, measured_loads
-from experiments.results import amend_manifest, read_manifest, read_state, write_json
+from experiments.results import amend_manifest, configured, read_manifest, read_state, write_json
 from experiments.rundata import RunData, load_run
 from experiments.verdict import (
     RoundTime,
@@ -89,15 +89,12 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     lossy = lossy_part(run, drops, legs)
     lateness = send_lateness(run)
     manifest = read_manifest(run.run_dir)
-    limits = manifest.get("config", {})
+    tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
+    late_ms = configured(manifest, "late_ms", DEFAULT_LATE_MS)
     findings = [
         *check_plan(plan),
-        *check_times(
-            times, promise, float(limits.get("tolerance_percent", DEFAULT_TOLERANCE_PERCENT))
-        ),
-        *check_lateness(
-            lateness, promise, run.runtime.clock, float(limits.get("late_ms", DEFAULT_LATE_MS))
-        ),
+        *check_times(times, promise, tolerance_percent),
+        *check_lateness(lateness, promise, run.runtime.clock, late_ms),
         *check_sums(sums, delivery, partial, stale, promise),
         *check_decay(decay, stale, promise),
         *(lossy.findings if promise.asked else check_losses(legs.lost, drops, plan)),

@@ -148,6 +148,11 @@ def read_manifest(run_dir: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
+def configured(manifest: Mapping[str, Any], key: str, default: float) -> float:
+    """A number of the config that a manifest holds; a run of an older version may lack it."""
+    return float(manifest.get("config", {}).get(key, default))
+
+
 def amend_manifest(run_dir: Path, **entries: object) -> None:
     """Set entries of a manifest that exists; do nothing where there is none."""
     path = run_dir / "manifest.json"

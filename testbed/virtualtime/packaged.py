@@ -5,7 +5,6 @@ neither. Unpacked into the cache, not installed: a distribution's kernel that is
 needs nothing else.
 """
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from testbed.commands import run
 from testbed.errors import CommandError, MachineError
 from testbed.locking import file_lock
 from testbed.paths import cache_dir, give_to_caller, make_dir
+from testbed.preflight import is_root
 from testbed.progress import Step
 from testbed.virtualtime.boot import Boot
 
@@ -20,7 +20,6 @@ PACKAGE = "user-mode-linux"
 MODULES = ("overlay", "veth", "sch_netem", "openvswitch")
 """What the guest's root and the network need; the rest is built in."""
 _LIMIT_S = 300.0
-_FILE = re.compile(r"user-mode-linux_(?P<version>[^_]+)_[^_]+\.deb")
 
 
 @dataclass(frozen=True)
@@ -129,6 +128,23 @@ def ensure_packaged_kernel() -> PackagedKernel:
         return found or _fetch(_cache())
 
 
+def _download(folder: Path) -> None:
+    """Have the package manager put the package into a folder.
+
+    Where its list of packages is missing or old, root can renew it, as set-up would.
+    """
+    for left in folder.glob(f"{PACKAGE}_*.deb"):
+        left.unlink()
+    argv = ["apt-get", "download", "-q", PACKAGE]
+    try:
+        run(argv, cwd=folder, timeout_s=_LIMIT_S)
+    except CommandError:
+        if not is_root():
+            raise
+        run(["apt-get", "update", "-q"], timeout_s=_LIMIT_S)
+        run(argv, cwd=folder, timeout_s=_LIMIT_S)
+
+
 def _cache() -> Path:
     return cache_dir() / "packaged"
 
@@ -136,7 +152,7 @@ def _cache() -> Path:
 def _fetch(cache: Path) -> PackagedKernel:
     try:
         with Step(f"fetching {PACKAGE}"):
-            run(["apt-get", "download", "-q", PACKAGE], cwd=cache, timeout_s=_LIMIT_S)
+            _download(cache)
             (archive,) = cache.glob(f"{PACKAGE}_*.deb")
             folder = cache / archive.name.split("_")[1].replace("%3a", "-")
             run(["dpkg", "-x", str(archive), str(folder)], timeout_s=_LIMIT_S)

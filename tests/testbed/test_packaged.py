@@ -83,14 +83,49 @@ def test_a_package_without_modules_is_refused(tmp_path: Path) -> None:
         PackagedKernel(tmp_path, "1.0").boot()
 
 
-def test_no_package_server_is_one_line(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(packaged, "cache_dir", lambda: tmp_path)
-    (tmp_path / "apt-get").write_text("#!/bin/sh\necho E: cannot reach it >&2\nexit 100\n")
-    (tmp_path / "apt-get").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+APT = """#!/bin/sh
+echo "$1" >> {folder}/asked
+case "$1" in
+update) echo > {folder}/list;;
+download)
+  [ -e {folder}/list ] || {{ echo E: cannot reach it >&2; exit 100; }}
+  echo > user-mode-linux_6.1um9+b1_amd64.deb;;
+esac
+"""
+DPKG = """#!/bin/sh
+/bin/mkdir -p "$3/usr/lib/uml/modules/6.1.9"
+"""
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package manager without a list of packages, and an empty cache."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, script in (("apt-get", APT), ("dpkg", DPKG)):
+        (folder / name).write_text(script.format(folder=folder) if name == "apt-get" else script)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr(packaged, "cache_dir", lambda: tmp_path / "cache")
+    return folder
+
+
+def test_root_renews_the_list_of_packages_and_fetches_once(packages: Path, monkeypatch) -> None:
+    monkeypatch.setattr(packaged, "is_root", lambda: True)
+    kernel = packaged.ensure_packaged_kernel()
+    assert (kernel.package_version, kernel.release) == ("6.1um9+b1", "6.1.9")
+    assert packaged.ensure_packaged_kernel() == kernel
+    assert (packages / "asked").read_text().split() == ["download", "update", "download"]
+    assert list(kernel.folder.parent.glob("*.deb")) == []
+
+
+def test_without_a_list_of_packages_others_are_told_what_to_do(packages: Path, monkeypatch) -> None:
+    monkeypatch.setattr(packaged, "is_root", lambda: False)
     with pytest.raises(MachineError, match=r"cannot fetch user-mode-linux: .*apt-get update"):
         packaged.ensure_packaged_kernel()
     assert packaged.packaged_kernel() is None
+    (packages / "list").touch()
+    assert packaged.ensure_packaged_kernel().release == "6.1.9"
 
 
 def test_only_our_own_kernel_travels_in_time(tmp_path: Path) -> None:
