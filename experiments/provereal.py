@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agents.native.build import ensure_kernel_library
+from experiments.results import owned_by_this_process
 from experiments.run import ROOMS, ROOT, termination_interrupts
 from testbed.arguments import Arguments
 from testbed.errors import CliquenetError, InputError
@@ -74,8 +75,9 @@ def prove(arguments: Sequence[str]) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """What the guest's root has of the caller: the cache, and a home with files it may read."""
+    """What the guest has of the caller: its runs' owner, the cache, a home it may read."""
     return {
+        **owned_by_this_process(),
         "CLIQUENET_CACHE": str(cache_dir()),
         "HOME": str(calling_user().home),
         "COLUMNS": str(shutil.get_terminal_size((100, 24)).columns),

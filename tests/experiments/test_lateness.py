@@ -1,12 +1,16 @@
 """How late bursts left, from the records of a run; what that costs on the real clock."""
 
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from synthetic_run import Faults, make_run, triangle_plan
 
 from experiments.analysis import analyse_run
 from experiments.lateness import Lateness, check_lateness, send_lateness
+from experiments.report import print_summary
+from experiments.results import amend_manifest
 from experiments.rundata import load_run
 from experiments.verdict import Promise
 
@@ -63,6 +67,33 @@ def test_a_late_machine_is_told_in_the_summary(tmp_path: Path) -> None:
     assert reason.startswith("this machine was too slow for real time: 1 % of the bursts")
     assert summary["send_lateness"]["max_ms"] > 5
     assert summary["clock"] == "real"
+
+
+def printed(run_dir: Path) -> str:
+    console = Console(record=True, width=120, file=io.StringIO())
+    print_summary(run_dir, analyse_run(run_dir), console)
+    return console.export_text()
+
+
+def test_the_real_clock_is_printed_with_its_reason_and_lateness(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path, triangle_plan(), Faults(clock="real"))
+    assert "sends late p50/p99/max" in printed(run_dir)
+    assert "clock    " not in printed(run_dir)  # nobody has chosen
+    amend_manifest(run_dir, clock_reason="chosen by auto: this kernel has all")
+    assert "clock    real, chosen by auto: this kernel has all" in printed(run_dir)
+
+
+def test_in_virtual_time_nothing_is_late(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path, triangle_plan())
+    amend_manifest(run_dir, clock_reason="asked for")
+    assert "sends late" not in printed(run_dir)
+    assert "clock    " not in printed(run_dir)
+
+
+def test_the_limits_are_the_configs(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path, triangle_plan(), Faults(clock="real", sent_late_ms=LATE))
+    amend_manifest(run_dir, config={"late_ms": 6.0})
+    assert analyse_run(run_dir)["verdict"] == "PASS"
 
 
 def test_who_sent_nothing_is_not_late(tmp_path: Path) -> None:
