@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from testbed.errors import InputError
 
 FAULTS_FILE = "faults.json"
+REACTIONS_FILE = "reactions.json"
 _FINDINGS = (
     "complete_blocks",
     "exact_blocks",

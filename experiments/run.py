@@ -158,6 +158,8 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         repair=config.repair,
         impairments=config.lossy_links,
         events=config.events,
+        on_link_down=config.on_link_down,
+        on_fault=config.on_fault,
     )
 
 
