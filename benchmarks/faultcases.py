@@ -1,7 +1,7 @@
 """One run for each kind of event and schedule, and what should become of its rounds."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -41,7 +41,7 @@ class Case:
     events: Callable[[float], Sequence[Event]]
     worst: frozenset[str]
     lasts: bool = False
-    settings: Mapping[str, Any] = MappingProxyType({})
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _of(*worst: str) -> frozenset[str]:
