@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help variables setup experiment plan optimize compare loss
-.PHONY: collective compare-collectives bench-aggregator bench-collectives fuzz compare-uftp test lint clean distclean
+.PHONY: collective compare-collectives bench-aggregator bench-collectives fuzz compare-uftp fault-matrix test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -72,6 +72,7 @@ make loss         run at several loss rates, with recovery and without; one tabl
 make bench-aggregator  measure how many Gbit/s one core receives, adds and sends on
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
 make compare-uftp measure uftp and our stream over the same lossy link
+make fault-matrix run every kind of event with Triangles and All-to-All; check what comes of it
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
 make compare-collectives  run all-reduce between hosts by each algorithm; one table and a plot
 make bench-collectives  measure the synthesiser against published figures
@@ -161,6 +162,10 @@ fuzz: setup
 
 compare-uftp: setup
 	$(in_environment) run benchmarks.uftp
+
+fault-matrix: setup
+	$(in_environment) run benchmarks.faultmatrix
+
 collective: setup
 	$(in_environment) run experiments.cli collective $(COLLECTIVE_OPTIONS)
 

@@ -5,16 +5,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from controller.plan import Plan, Stream
+from controller.plan import Plan
 
 SCHEDULES = ("triangles", "all-to-all")
 CITY = "lon"
 """Whose stream is on its way when something happens."""
 SETTINGS: Mapping[str, Any] = MappingProxyType(
-    {"trees": "shortest-path", "payload": "60MB", "rounds": 5, "tolerance_percent": 2}
+    {"trees": "shortest-path", "payload": "60MB", "rounds": 4, "tolerance_percent": 2}
 )
 _ROUND = 1
-_LINK = "lon-fra"
 _BACKOFF_ROUNDS = 25
 """So many that switches, which try once a second, find a new controller before the end."""
 
@@ -28,7 +27,7 @@ class Case:
     Attributes
     ----------
     events
-        Of a plan, given when half of the city's stream has left.
+        Given when half of the city's stream has left, and a link of its tree.
     worst
         What the worst round may be.
     lasts
@@ -38,7 +37,7 @@ class Case:
         Of the run, beside `SETTINGS`.
     """
 
-    events: Callable[[float], Sequence[Event]]
+    events: Callable[[float, str], Sequence[Event]]
     worst: frozenset[str]
     lasts: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -51,30 +50,30 @@ def _of(*worst: str) -> frozenset[str]:
 CASES: Mapping[str, Case] = MappingProxyType(
     {
         "link-down": Case(
-            lambda at: [{"at_ms": at, "event": "link-down", "link": _LINK}],
+            lambda at, link: [{"at_ms": at, "event": "link-down", "link": link}],
             _of("late", "partial"),
             lasts=True,
         ),
         "link-down, ignored": Case(
-            lambda at: [{"at_ms": at, "event": "link-down", "link": _LINK}],
+            lambda at, link: [{"at_ms": at, "event": "link-down", "link": link}],
             _of("partial"),
             lasts=True,
             settings={"on_link_down": "ignore"},
         ),
         "link-up": Case(
-            lambda at: [
-                {"at_ms": 0, "event": "link-down", "link": _LINK},
-                {"at_ms": at, "event": "link-up", "link": _LINK},
+            lambda at, link: [
+                {"at_ms": 0, "event": "link-down", "link": link},
+                {"at_ms": at, "event": "link-up", "link": link},
             ],
             _of("whole", "late"),
         ),
         "link-change": Case(
-            lambda at: [{"at_ms": at, "event": "link-change", "link": _LINK, "delay_ms": 30}],
+            lambda at, link: [{"at_ms": at, "event": "link-change", "link": link, "delay_ms": 90}],
             _of("late"),
             lasts=True,
         ),
         "loss-burst": Case(
-            lambda at: [
+            lambda at, link: [
                 {
                     "at_ms": at,
                     "event": "loss-burst",
@@ -87,44 +86,49 @@ CASES: Mapping[str, Case] = MappingProxyType(
             _of("partial"),
         ),
         "aggregator-restart": Case(
-            lambda at: [
+            lambda at, link: [
                 {"at_ms": at, "event": "aggregator-restart", "city": "fra", "down_ms": 100}
             ],
             _of("partial"),
         ),
         "island-restart": Case(
-            lambda at: [{"at_ms": at, "event": "island-restart", "city": CITY, "down_ms": 60}],
+            lambda at, link: [
+                {"at_ms": at, "event": "island-restart", "city": CITY, "down_ms": 60}
+            ],
             _of("partial"),
         ),
         "straggle": Case(
-            lambda at: [{"at_ms": at, "event": "straggle", "city": CITY, "for_ms": 40}],
+            lambda at, link: [{"at_ms": at, "event": "straggle", "city": CITY, "for_ms": 40}],
             _of("late"),
         ),
         "island-crash": Case(
-            lambda at: [{"at_ms": at, "event": "island-crash", "city": CITY}],
+            lambda at, link: [{"at_ms": at, "event": "island-crash", "city": CITY}],
             _of("partial"),
             lasts=True,
         ),
         "controller-restart": Case(
-            lambda at: [{"at_ms": at, "event": "controller-restart", "down_ms": 20}],
+            lambda at, link: [{"at_ms": at, "event": "controller-restart", "down_ms": 20}],
             _of("lost"),
             settings={"rounds": _BACKOFF_ROUNDS, "payload": "20MB"},
         ),
         "switch-reconnect": Case(
-            lambda at: [{"at_ms": at, "event": "switch-reconnect", "city": CITY, "down_ms": 20}],
+            lambda at, link: [
+                {"at_ms": at, "event": "switch-reconnect", "city": CITY, "down_ms": 20}
+            ],
             _of("whole"),
         ),
     }
 )
 
 
-def moment_ms(plan: Plan) -> float:
-    """When half of the city's stream of a round has left; None of the others is over then."""
-    stream: Stream | None = plan.round(_ROUND).stream_of(CITY)
+def moment(plan: Plan) -> tuple[float, str]:
+    """When half of the city's stream has left, in ms, and the first link of its tree."""
+    stream = plan.round(_ROUND).stream_of(CITY)
     if stream is None:
         raise ValueError(f"{CITY} sends nothing in round {_ROUND}")
+    edge = plan.topology.edges[next(iter(stream.paths.values()))[0]]
     within_ms = stream.offset_ms + stream.duration_ms / 2
-    return round(_ROUND * plan.round_interval_ms + within_ms, 3)
+    return round(_ROUND * plan.round_interval_ms + within_ms, 3), f"{edge.src}-{edge.dst}"
 
 
 def problems(case: Case, summary: Mapping[str, Any], interval_ms: float) -> list[str]:

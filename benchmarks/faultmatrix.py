@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from agents.native.build import ensure_kernel_library
-from benchmarks.faultcases import CASES, SCHEDULES, SETTINGS, moment_ms, problems
+from benchmarks.faultcases import CASES, SCHEDULES, SETTINGS, moment, problems
 from controller.plan import Plan, read_plan
 from experiments.analysis import analyse_run
 from experiments.planning import plan_experiment
@@ -75,8 +75,9 @@ def prepare(folder: Path, schedule: str, name: str) -> Path:
     """The folder of a run that is planned and can be emulated."""
     case = CASES[name]
     values = {**SETTINGS, **case.settings, "schedule": schedule}
-    at_ms = moment_ms(plan_experiment(load_config(None, values)))
-    config = load_config(None, {**values, "events": case.events(at_ms)}).at_clock("virtual")
+    at_ms, link = moment(plan_experiment(load_config(None, values)))
+    events = case.events(at_ms, link)
+    config = load_config(None, {**values, "events": events}).at_clock("virtual")
     plan = plan_experiment(config)
     folder.mkdir()
     run_dir = create_run(folder, config)

@@ -87,7 +87,8 @@ def _reaction(fault: FaultRecord, reactions: Sequence[Reaction]) -> dict[str, An
     made = next((r for r in mine if r.event == "reroute"), None)
     if made is None:
         return {"detected_ms": None if told is None else told.at_ns / NS_PER_MS, "rerouted": []}
-    actions = [r for r in later if r.event == "round" and r.at_ns >= made.at_ns]
+    since_ns = (told or made).at_ns
+    actions = [r for r in later if r.event == "round" and r.at_ns >= since_ns]
     moved = {*made.rounds, BASE}
     return {
         "detected_ms": None if told is None else told.at_ns / NS_PER_MS,
