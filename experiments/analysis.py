@@ -38,6 +38,7 @@ from experiments.verdict import (
 from testbed.paths import give_to_caller
 
 DEFAULT_TOLERANCE_PERCENT = 1.0
+NS_PER_MS = 1_000_000
 
 
 def analyse_run(run_dir: Path) -> dict[str, Any]:
@@ -102,6 +103,8 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     t_measured_ms = max(measured, default=None)
     t_planned_ms = max(t.planned_ms for t in times)
     memory = memory_high_water(run)
+    interval_ns = plan.round_interval_ms * NS_PER_MS
+    in_time = {r.round for r in network.rounds if r.confirmed_ns <= r.round * interval_ns}
     state = read_state(run.run_dir)
     return {
         "run_id": run.run_dir.name,
@@ -122,6 +125,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
                 "measured_ms": t.measured_ms,
                 "error_percent": t.error_percent,
                 **entry(outcome),
+                "rules_in_time": t.round in in_time,
             }
             for t, outcome in zip(times, events.outcomes, strict=True)
         ],

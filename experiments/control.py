@@ -20,9 +20,8 @@ class ControlServer:
     confirmed_ns, removed_ns
         Round to the monotonic time at which its rules were first confirmed, or removed.
     reactions
-        What it reported of links, of detours, and of switches that came and went.
-    late
-        Round to the switches that lacked its rules when it began.
+        What it reported of links, of detours, of switches that came and went, and of
+        rounds that began before all switches had their rules.
     """
 
     def __init__(self, path: Path, supervisor: Supervisor) -> None:
@@ -37,7 +36,6 @@ class ControlServer:
         self.confirmed_ns: dict[int, int] = {}
         self.removed_ns: dict[int, int] = {}
         self.reactions: list[dict[str, Any]] = []
-        self.late: dict[int, list[str]] = {}
         supervisor.watch_file(self._listener.fileno(), self._accept)
 
     @property
@@ -86,7 +84,7 @@ class ControlServer:
             "switch": self.reactions.append,
             "link": self.reactions.append,
             "reroute": self.reactions.append,
-            "late": self._on_late,
+            "late": self.reactions.append,
             "error": self._on_error,
         }
         handler = handlers.get(str(message.get("event")))
@@ -103,9 +101,6 @@ class ControlServer:
             self.reactions.append(message)
         else:
             times.setdefault(int(message["round"]), int(message["t_ns"]))
-
-    def _on_late(self, message: dict[str, Any]) -> None:
-        self.late[int(message["round"])] = list(message["switches"])
 
     def _on_error(self, message: dict[str, Any]) -> None:
         raise CliquenetError(f"controller: {message.get('message', 'unknown error')}")

@@ -126,11 +126,15 @@ def test_an_event_matters_to_the_rounds_that_are_open_then(
 
 def test_a_controller_is_away_until_its_switches_are_back() -> None:
     fault = FaultRecord(event="controller-restart", target="", at_ns=5, happened_ns=5, ended_ns=9)
-    again = [Reaction(event="switch", state="up", dpid=n, at_ns=20 + n) for n in (1, 2)]
-    (effect,) = effects_of([fault], again)
+    again = [Reaction(event="switch", state="up", dpid=n, at_ns=20 + n) for n in (1, 2, 3)]
+    topology = triangle_plan().topology
+    (effect,) = effects_of([fault], again, topology)
     assert (effect.name, effect.from_ns, effect.until_ns) == (
         "controller-restart at 5e-06 ms",
         5,
-        22,
+        23,
     )
-    assert effects_of([fault.model_copy(update={"happened_ns": None})], again) == []
+    assert effects_of([fault.model_copy(update={"happened_ns": None})], again, topology) == []
+    one = fault.model_copy(update={"event": "switch-reconnect", "target": "bbb"})
+    assert effects_of([one], again, topology)[0].until_ns == 22
+    assert effects_of([fault], again[1:], topology)[0].until_ns is None
