@@ -96,20 +96,24 @@ def _reaction(fault: FaultRecord, run: RunData) -> dict[str, Any]:
     since_ns = (told or made).at_ns
     actions = [r for r in later if r.event == "round" and r.at_ns >= since_ns]
     moved = {*made.rounds, BASE}
+    done_ns = _reached(actions, "rerouted")
+    # Of rounds that are over by then, all rules are gone.
+    swept_ns = [t for k, t in _reached(actions, "swept").items() if k in moved]
+    whole = moved <= done_ns.keys()
     return {
         "detected_ms": None if told is None else told.at_ns / NS_PER_MS,
         "rerouted": list(made.rounds),
-        "rerouted_ms": _all_done(actions, "rerouted", moved),
-        "swept_ms": _all_done(actions, "swept", moved),
+        "rerouted_ms": max(done_ns[k] for k in moved) / NS_PER_MS if whole else None,
+        "swept_ms": max(swept_ns) / NS_PER_MS if swept_ns else None,
         "rules": made.rules,
         "cut_off": [list(ends) for ends in made.cut_off],
     }
 
 
-def _all_done(actions: Sequence[Reaction], action: str, rounds: set[int]) -> float | None:
-    """When the last of some rounds had its rules changed, in ms; None if not all did."""
+def _reached(actions: Sequence[Reaction], action: str) -> dict[int, int]:
+    """Round to when something had first been done about its rules, in ns."""
     first: dict[int, int] = {}
     for done in actions:
         if done.action == action and done.round is not None:
             first.setdefault(done.round, done.at_ns)
-    return max(first[k] for k in rounds) / NS_PER_MS if rounds <= first.keys() else None
+    return first
