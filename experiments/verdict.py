@@ -59,7 +59,7 @@ class Promise:
     feasible: bool
     """The planner promises T and the memory."""
     asked: bool = False
-    """Links were impaired, or agents restarted, because the config says so."""
+    """Links were impaired, or events happened, because the config says so."""
     wan: bool = False
     """Faults reach the links between the cities, so that their loads differ."""
     strict: bool = False
