@@ -11,6 +11,7 @@ from controller.plan import Plan
 from experiments.accounting import count_legs, deliver, evictions, partial_sums
 from experiments.counters import (
     drop_places,
+    latest_send_us,
     memory_capacity,
     memory_high_water,
     stale_rows,
@@ -22,17 +23,18 @@ from experiments.lossy import lossy_part, promise_of
 from experiments.network_record import NetworkRecord, measured_loads
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.rundata import RunData, load_run
+from experiments.trust import check_sends
 from experiments.verdict import (
     RoundTime,
     check_decay,
     check_links,
     check_losses,
-    check_network,
+    check_shapers,
     check_plan,
     check_sums,
     check_times,
-    judge,
 )
+from testbed.findings import judge, reasons
 from testbed.paths import give_to_caller
 
 DEFAULT_TOLERANCE_PERCENT = 1.0
@@ -83,6 +85,8 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     drops = drop_places(run)
     links = link_loads(network, plan)
     promise = promise_of(run)
+    limits = run.runtime.limits.at(run.runtime.clock)
+    late_us = latest_send_us(run)
     lossy = lossy_part(run, drops, legs)
     findings = [
         *check_plan(plan),
@@ -90,7 +94,9 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         *check_sums(sums, delivery, partial, stale, promise),
         *check_decay(decay, stale, promise),
         *(lossy.findings if promise.asked else check_losses(legs.lost, drops, plan)),
-        *check_network(network, plan, run.runtime.clock),
+        *check_shapers(network, plan, run.runtime.mtu_bytes),
+        *run.trust.findings(limits),
+        *([] if promise.asked else check_sends(late_us, limits)),
         *check_links(links, plan, promise),
     ]
     measured = [t.measured_ms for t in times if t.measured_ms is not None]
@@ -106,7 +112,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "feasible": plan.feasible,
         "reason": plan.reason,
         "verdict": judge(findings),
-        "reasons": [f.text for f in sorted(findings, key=lambda f: f.level != "FAIL")],
+        "reasons": reasons(findings),
         "t_planned_ms": t_planned_ms,
         "t_measured_ms": t_measured_ms,
         "t_error_percent": _percent(t_measured_ms, t_planned_ms),
@@ -146,7 +152,8 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "islands": island_traffic(streams, plan),
         "links": links,
         "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
-        "rtt_max_error_us": max((abs(r.rtt_us - r.expected_us) for r in network.rtt), default=None),
+        **run.trust.entries(),
+        "send_late_us": late_us,
         "network_up_wall_s": round(network.network_up_wall_s(), 3),
         "wall_s": state.get("wall_s"),
         "trace_sha256": run.trace.sha256(),

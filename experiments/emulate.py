@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -27,9 +28,10 @@ from experiments.incarnations import FAULTS_FILE
 from experiments.netfacts import network_facts
 from experiments.runtime import Runtime, read_runtime
 from testbed.errors import CliquenetError, MachineError
+from testbed.fidelity import FIDELITY_FILE, measure, refuse
+from testbed.linktrial import FULL, SHORT
 from testbed.namespaces import isolate
 from testbed.network import Network, build_network
-from testbed.probe import measure_round_trips
 from testbed.processes import Child, Supervisor, spawn
 
 NS_PER_MS = 1_000_000
@@ -80,23 +82,38 @@ def emulate(run_dir: Path) -> None:
             )
         )
         supervisor.wait_until(lambda: control.ready, READY_LIMIT_S, "switches and first rules")
-        stage("up", "network up, measuring round-trip times")
-        trips = measure_round_trips(network, scale=plan.scale)
-        before = network.counters()
-        run = Run(plan, runtime, run_dir, network, supervisor, control)
-        impairments = resolve(runtime.impairments, plan.topology)
-        with network.impaired(impairments):
-            start_ns = run.rounds()
-        control.send(command="stop")
-        supervisor.expect_exit([controller])
-        supervisor.wait_until(
-            lambda: not supervisor.alive([controller]), DRAIN_LIMIT_S, "the controller's end"
-        )
-        network.check()
-        facts = network_facts(plan, network, control, trips, before, start_ns, impairments)
-        _write_json(run_dir / "raw" / "network.json", facts)
-        _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
+        stage("up", "network up, measuring links and paths")
+        fidelity = measure(network, scale=plan.scale, effort=FULL if runtime.verify else SHORT)
+        (run_dir / "raw" / FIDELITY_FILE).write_text(fidelity.model_dump_json(indent=1))
+        end_controller = partial(_end_controller, controller, supervisor, control)
+        if runtime.verify:
+            end_controller()
+        else:
+            refuse(fidelity, runtime.limits.at(runtime.clock))
+            run = Run(plan, runtime, run_dir, network, supervisor, control)
+            _run_and_record(run, plan, runtime, run_dir, network, control, end_controller)
+        network.openvswitch.alive()
     stage("done", "network down")
+
+
+def _run_and_record(
+    run: "Run",
+    plan: Plan,
+    runtime: Runtime,
+    run_dir: Path,
+    network: Network,
+    control: ControlServer,
+    end_controller: Callable[[], None],
+) -> None:
+    """Run all rounds, and write down what the network did meanwhile."""
+    before = network.counters()
+    impairments = resolve(runtime.impairments, plan.topology)
+    with network.impaired(impairments):
+        start_ns = run.rounds()
+    end_controller()
+    facts = network_facts(plan, network, control, before, start_ns, impairments)
+    _write_json(run_dir / "raw" / "network.json", facts)
+    _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
 
 
 class Run:
@@ -170,6 +187,14 @@ def _start_controller(
     ]
     log = run_dir / "log" / "controller.log"
     return supervisor.watch(spawn("controller", argv, log, {}))
+
+
+def _end_controller(controller: Child, supervisor: Supervisor, control: ControlServer) -> None:
+    control.send(command="stop")
+    supervisor.expect_exit([controller])
+    supervisor.wait_until(
+        lambda: not supervisor.alive([controller]), DRAIN_LIMIT_S, "the controller's end"
+    )
 
 
 def _write_json(path: Path, value: object) -> None:

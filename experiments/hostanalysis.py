@@ -16,16 +16,16 @@ from controller.plan import Plan, read_plan
 from experiments.network_record import NetworkRecord, measured_loads, read_network
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.runtime import Runtime, read_runtime
+from experiments.trust import Trust, read_trust
 from experiments.verdict import (
-    Finding,
     Promise,
     RoundTime,
     check_links,
-    check_network,
+    check_shapers,
     check_times,
-    judge,
 )
 from testbed.errors import InputError
+from testbed.findings import Finding, judge, reasons
 from testbed.paths import give_to_caller
 
 NS_PER_MS = 1_000_000
@@ -42,6 +42,7 @@ class HostRun:
     hosts: HostPlan
     runtime: Runtime
     network: NetworkRecord
+    trust: Trust
     events: tuple[npt.NDArray[np.void], ...]
     """By city index."""
     counters: tuple[dict[str, Any], ...]
@@ -70,6 +71,7 @@ def load_host_run(run_dir: Path) -> HostRun:
         plan.collective,
         read_runtime(run_dir / "runtime.json"),
         read_network(raw / "network.json"),
+        read_trust(run_dir),
         events,
         tuple(read_json(raw / f"{ROLE}-{code}.json") for code in plan.topology.codes),
     )
@@ -148,7 +150,8 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         *_check_hosts(run, exact, expected),
         *(check_times([time], promise, TOLERANCE_PERCENT) if complete else ()),
         *_check_losses(sent - came, drops),
-        *check_network(run.network, plan, run.runtime.clock),
+        *check_shapers(run.network, plan, run.runtime.mtu_bytes),
+        *run.trust.findings(run.runtime.limits.at(run.runtime.clock)),
         *check_links(links, plan, promise),
     ]
     return {
@@ -160,7 +163,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "clock": run.runtime.clock,
         "seed": run.runtime.seed,
         "verdict": judge(findings),
-        "reasons": [f.text for f in sorted(findings, key=lambda f: f.level != "FAIL")],
+        "reasons": reasons(findings),
         "payload_bytes": hosts.payload_bytes,
         "chunks": hosts.chunks,
         "transfers": len(transfers),
@@ -186,9 +189,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "drops": drops,
         "links": links,
         "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
-        "rtt_max_error_us": max(
-            (abs(r.rtt_us - r.expected_us) for r in run.network.rtt), default=None
-        ),
+        **run.trust.entries(),
         "network_up_wall_s": round(run.network.network_up_wall_s(), 3),
         "wall_s": read_state(run.run_dir).get("wall_s"),
         "trace_sha256": _trace_sha256(run),
@@ -224,7 +225,7 @@ def _check_losses(lost: int, drops: dict[str, int]) -> list[Finding]:
 
 def _drops(run: HostRun) -> dict[str, int]:
     """Datagrams that were dropped, by place and reason."""
-    places = {f"shaper {qdisc.interface}": qdisc.drops for qdisc in run.network.qdiscs}
+    places = {f"shaper {q.interface}": q.drops - q.drops_before for q in run.network.qdiscs}
     places |= {f"switch {name}": count for name, count in run.network.switch_drops.items()}
     for code, counted in zip(run.plan.topology.codes, run.counters, strict=True):
         full = max(counted["socket_overflow"], counted["udp"].get("RcvbufErrors", 0))

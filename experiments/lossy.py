@@ -9,7 +9,8 @@ from experiments.incarnations import FaultRecord
 from experiments.losses import LinkLoss, link_losses, loss_faults, total_lost, unread
 from experiments.recovery import measure_recovery
 from experiments.rundata import RunData
-from experiments.verdict import MENDED, Finding, Promise, check_faults
+from experiments.verdict import MENDED, Promise, check_faults
+from testbed.findings import Finding
 
 NS_PER_MS = 1_000_000
 

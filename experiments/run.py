@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from agents.native.build import ensure_kernel_library
 from controller.plan import Plan
@@ -17,7 +17,9 @@ from experiments.planning import plan_experiment
 from experiments.results import create_run, read_json, set_state, write_json, write_manifest
 from experiments.runtime import Runtime
 from experiments.stages import StageFollower
-from testbed.errors import CliquenetError, InfeasibleError, InputError
+from experiments.trust import write_refusal
+from testbed.errors import CliquenetError, InfeasibleError, InputError, UntrustedRunError
+from testbed.health import HEALTH_FILE, watch_host
 from testbed.paths import give_to_caller
 from testbed.preflight import choose_clock, require_root
 from testbed.virtualtime.kernel import ensure_kernel
@@ -89,7 +91,12 @@ def run_experiment(
         name = f"User Mode Linux {kernel.parent.name}" if kernel else platform.release()
         write_manifest(run_dir, config, kernel=name, extra={"clock_reason": why})
         with progress(f"running {plan.rounds} rounds of {plan.schedule}") as step:
-            _emulate(config, run_dir, kernel, step)
+            try:
+                times = run_emulation(config, run_dir, kernel, step)
+            except UntrustedRunError:
+                write_refusal(run_dir, config.limits.at(clock))
+                raise
+        _add_wall_times(run_dir, times)
     return run_dir
 
 
@@ -152,17 +159,34 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         repair=config.repair,
         impairments=config.lossy_links,
         events=config.events,
+        limits=config.limits,
     )
 
 
-def _emulate(config: ExperimentConfig, run_dir: Path, kernel: Path | None, step: Progress) -> None:
-    """Run the emulation program in the guest, or on this host, and keep its output."""
+def run_emulation(
+    config: ExperimentConfig, run_dir: Path, kernel: Path | None, step: Progress
+) -> dict[str, float]:
+    """Run the emulation program in the guest, or on this host, and keep its output.
+
+    Returns
+    -------
+    dict
+        Wall seconds of each step until the network was up.
+
+    Raises
+    ------
+    UntrustedRunError
+        The network is not as asked for; nothing ran on it.
+    CliquenetError
+        It failed.
+    """
     run_dir = run_dir.resolve()
     # Compiled once here: the guest would compile every module again at each boot.
     for room in ROOMS:
         compileall.compile_dir(ROOT / room, quiet=2)
     command = [sys.executable, "-m", "experiments.emulate", str(run_dir)]
-    with StageFollower(run_dir / "log" / "emulation.log", step.tick) as follower:
+    log = run_dir / "log" / "emulation.log"
+    with watch_host(run_dir / "raw" / HEALTH_FILE), StageFollower(log, step.tick) as follower:
         if kernel is not None:
             status = run_in_virtual_time(
                 command,
@@ -176,13 +200,13 @@ def _emulate(config: ExperimentConfig, run_dir: Path, kernel: Path | None, step:
             ).status
         else:
             status = follower.run(command, cwd=ROOT, wall_limit_s=config.wall_limit_s)
+    if status == UntrustedRunError.status:
+        raise UntrustedRunError(follower.last_error())
     if status != 0:
         raise CliquenetError(f"the run failed: {follower.last_error()} (logs: {run_dir / 'log'})")
-    _add_wall_times(run_dir, follower)
+    return follower.wall_times_until("up")
 
 
-def _add_wall_times(run_dir: Path, follower: StageFollower) -> None:
+def _add_wall_times(run_dir: Path, times: dict[str, float]) -> None:
     path = run_dir / "raw" / "network.json"
-    record: dict[str, Any] = read_json(path)
-    record["network_up"] = follower.wall_times_until("up")
-    write_json(path, record)
+    write_json(path, {**read_json(path), "network_up": times})

@@ -17,7 +17,7 @@ from testbed.errors import CliquenetError
 from testbed.namespaces import Namespace
 from testbed.routing import route
 from testbed.shaping import serialisation_ns, shape_for
-from testbed.topology import Topology
+from testbed.topology import Frozen, Topology
 
 if TYPE_CHECKING:
     from testbed.network import Network
@@ -53,14 +53,26 @@ class Probes:
     """Pairs between which a packet of the full MTU, not to be fragmented, got lost."""
 
 
-@dataclass(frozen=True)
-class RoundTrip:
+class RoundTrip(Frozen):
     """Round-trip time of an echo from one island to another, measured and calculated."""
 
     src: str
     dst: str
-    rtt_ns: int
+    rtt_ns: int | None
+    """None if no answer came."""
     expected_ns: int
+    lack: str = ""
+    """What does not get there and back."""
+
+    @property
+    def name(self) -> str:
+        """The path, such as ``nyc-chi``."""
+        return f"{self.src}-{self.dst}"
+
+    @property
+    def error_us(self) -> float | None:
+        """Measured against calculated, signed."""
+        return None if self.rtt_ns is None else (self.rtt_ns - self.expected_ns) / 1e3
 
 
 def measure_round_trips(network: "Network", *, scale: float) -> tuple[RoundTrip, ...]:
@@ -76,12 +88,7 @@ def measure_round_trips(network: "Network", *, scale: float) -> tuple[RoundTrip,
     Returns
     -------
     tuple of RoundTrip
-        Ordered by sender, then receiver.
-
-    Raises
-    ------
-    CliquenetError
-        An island does not answer another one, or not to a packet of the full MTU.
+        Ordered by sender, then receiver; of those that do not answer, too.
     """
     topology, mtu_bytes = network.topology, network.mtu_bytes
     unicast = route(topology).unicast()
@@ -93,12 +100,17 @@ def measure_round_trips(network: "Network", *, scale: float) -> tuple[RoundTrip,
         mtu_bytes=mtu_bytes,
         patience_s=longest_ns / 1e9 + PATIENCE_S,
     )
-    check_answers(probes, topology.codes, mtu_bytes)
     return tuple(
-        RoundTrip(here, there, rtt_ns, expected_ns)
-        for here, rtts, expecteds in zip(topology.codes, probes.rtt_ns, expected, strict=True)
-        for there, rtt_ns, expected_ns in zip(topology.codes, rtts, expecteds, strict=True)
-        if rtt_ns is not None and expected_ns is not None
+        RoundTrip(
+            src=topology.codes[i],
+            dst=topology.codes[j],
+            rtt_ns=probes.rtt_ns[i][j],
+            expected_ns=expected_ns,
+            lack=_lack(probes, (i, j), mtu_bytes),
+        )
+        for i, row in enumerate(expected)
+        for j, expected_ns in enumerate(row)
+        if expected_ns is not None
     )
 
 
@@ -175,24 +187,6 @@ def probe(
         prober.close()
     lost = tuple(pair for pair in prober.pairs if pair not in large)
     return Probes(smallest, lost)
-
-
-def check_answers(probes: Probes, codes: Sequence[str], mtu_bytes: int) -> None:
-    """Refuse a network in which some island cannot reach another one.
-
-    Raises
-    ------
-    CliquenetError
-        Names the first pair.
-    """
-    for i, here in enumerate(codes):
-        for j, there in enumerate(codes):
-            if i != j and probes.rtt_ns[i][j] is None:
-                raise CliquenetError(f"no answer from {there} to {here}: an echo got lost")
-    for i, j in probes.too_large:
-        raise CliquenetError(
-            f"a packet of {mtu_bytes} bytes does not get from {codes[i]} to {codes[j]} and back"
-        )
 
 
 class _Prober:
@@ -281,6 +275,15 @@ def _arrival_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
             seconds, nanoseconds = _TIMESPEC.unpack_from(data)
             return int(seconds) * 1_000_000_000 + int(nanoseconds)
     return time.time_ns()
+
+
+def _lack(probes: Probes, pair: tuple[int, int], mtu_bytes: int) -> str:
+    """What does not get from one island to another and back; empty if everything does."""
+    if probes.rtt_ns[pair[0]][pair[1]] is None:
+        return "no answer, an echo got lost"
+    if pair in probes.too_large:
+        return f"a packet of {mtu_bytes} bytes, not to be fragmented, does not get there and back"
+    return ""
 
 
 def _way(

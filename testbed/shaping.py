@@ -173,12 +173,36 @@ def check(interfaces: Sequence[ShapedInterface]) -> None:
         As for `install`.
     """
     for member, state in read_queues(interfaces):
-        if state is None or state.shape != member.shape:
-            there = state and (state.shape or f"another {state.kind}")
+        if problem := difference(member.shape, state):
             raise CliquenetError(
-                f"link {member.link} ({member.interface}) is not shaped as planned: "
-                f"asked for {member.shape}, the kernel has {there or 'nothing'}"
+                f"link {member.link} ({member.interface}) is not shaped as planned: {problem}"
             )
+
+
+def difference(asked: Shape, state: QueueState | None) -> str:
+    """How what the kernel has differs from a shape, in words; empty if it does not."""
+    if state is None:
+        return "it has no shaper"
+    if state.kind != "netem":
+        return f"its shaper is {state.kind}, not netem"
+    if state.shape is None:
+        return "its netem does something that was not asked for"
+    return shape_difference(asked, state.shape)
+
+
+def shape_difference(asked: Shape, found: Shape) -> str:
+    """How one shape differs from another, in words; empty if it does not."""
+    pairs = (
+        ("delay", found.delay_ns / 1e6, asked.delay_ns / 1e6, " ms"),
+        ("rate", found.rate_bytes_per_s * 8 / 1e6, asked.rate_bytes_per_s * 8 / 1e6, " Mbit/s"),
+        ("limit", found.limit_packets, asked.limit_packets, " packets"),
+        ("faults", found.impairment, asked.impairment, ""),
+    )
+    return ", ".join(
+        f"its {name} is {there}{unit} instead of {wanted}{unit}"
+        for name, there, wanted, unit in pairs
+        if there != wanted
+    )
 
 
 def read_queues(
