@@ -1,7 +1,7 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment plan optimize compare loss
+.PHONY: help variables setup experiment verify plan optimize compare loss
 .PHONY: collective compare-collectives bench-aggregator bench-collectives fuzz compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
@@ -13,7 +13,7 @@ export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOP
 export FORMAT BUDGET DATAGRAMS COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
 # These by way of --set.
 SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
-	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US
+	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US LIMITS
 export $(SETTINGS)
 # What every command has, then what some have.
 COMMON_OPTIONS = \
@@ -36,6 +36,9 @@ EXPERIMENT_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTIN
 	$${CLOCK:+--clock "$$CLOCK"} $(SEED_OPTION) $(FORCE_OPTION) \
 	$${CHUNKS:+--chunks "$$CHUNKS"} $${MODEL:+--model "$$MODEL"} \
 	$${RELEASE:+--release "$$RELEASE"}
+VERIFY_OPTIONS = $${CLOCK:+--clock "$$CLOCK"} $${SCALE:+--scale "$$SCALE"} $(SEED_OPTION) \
+	$${TOPOLOGY:+--topology "$$TOPOLOGY"} $${CONFIG:+--config "$$CONFIG"} \
+	$${LIMITS:+--set "LIMITS=$$LIMITS"} $(FORMAT_OPTION)
 PLAN_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) \
 	$(FORMAT_OPTION)
 OPTIMIZE_OPTIONS = $${MEMORY:+--memory "$$MEMORY"} $(COMMON_OPTIONS) $(SEED_OPTION) \
@@ -65,6 +68,7 @@ endef
 define HELP
 make setup        set up what is missing: packages, environment, kernel (all cached)
 make experiment   plan, run, analyse and plot one experiment; print its summary
+make verify       measure every link and path of the network, and say whether to believe it
 make plan         print what the planner makes of an experiment, without running it
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
@@ -106,7 +110,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   CHUNKS       pieces of the payload; 0 chooses
   RELEASE      planned, data: hosts send at the schedule's times, or as soon as they can
   ROOT         of broadcast and reduce: name of a worker
-  FORMAT       of plan, optimize, compare, collective: table, or json: one object on the last line
+  FORMAT       of verify, plan, optimize, compare, collective: table, or json: one object on the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
   DATAGRAMS    how many `make fuzz` feeds: 10000000 unless told
   QUICK        1 compares with a tenth of the payload and coarser sweeps
@@ -124,10 +128,12 @@ The last hop, from each switch to its island (other links: `impairments` of a CO
   LOSS_PERCENT LOSS_BURST            packets lost; mean length of a run of lost ones
   DUPLICATE_PERCENT REORDER_PERCENT  packets that come twice; that overtake the others
   LINK_JITTER_US                     the most that a packet is late
+What the network may differ by from what is asked of it, before a run is not believed:
+  LIMITS       some of them, such as '{delay_us: 5, rate_percent: 1}'; others as by default
 Where they mean nothing they are not used: `make optimize` finds SCHEDULE and TREES itself, and
 `make compare` goes through MEMORY, MULTICAST and AGGREGATION. Plans are written to
-results/plans, searches to results/optimize, comparisons to results/compare, loss rates to
-results/loss, schedules of collectives to results/collectives.
+results/plans, verifications to results/verify, searches to results/optimize, comparisons to
+results/compare, loss rates to results/loss, schedules of collectives to results/collectives.
 Defaults, and the keys that only a CONFIG file takes: `make variables`.
 endef
 
@@ -140,6 +146,9 @@ setup: $(SYSTEM_PYTHON)
 
 experiment: setup
 	$(in_environment) run experiments.cli experiment $(EXPERIMENT_OPTIONS)
+
+verify: setup
+	$(in_environment) run experiments.cli verify $(VERIFY_OPTIONS)
 
 plan: setup
 	$(in_environment) run experiments.cli plan $(PLAN_OPTIONS)

@@ -29,8 +29,8 @@ from experiments.verdict import (
     check_decay,
     check_links,
     check_losses,
-    check_shapers,
     check_plan,
+    check_shapers,
     check_sums,
     check_times,
 )

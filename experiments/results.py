@@ -37,7 +37,7 @@ _PACKAGES = (
 )
 
 
-def create_run(results_dir: Path, config: ExperimentConfig) -> Path:
+def create_run(results_dir: Path, config: ExperimentConfig, prefix: str | None = None) -> Path:
     """Make the folder of a new run and point ``latest`` to it.
 
     The repetition is the first free number; two runs that start at the same
@@ -48,7 +48,7 @@ def create_run(results_dir: Path, config: ExperimentConfig) -> Path:
     Path
         ``results_dir/<run id>``, with its parts, in state ``running``.
     """
-    prefix = run_prefix(config)
+    prefix = run_prefix(config) if prefix is None else prefix
     try:
         make_dir(results_dir)
         run_dir = _claim(results_dir, prefix)

@@ -79,17 +79,13 @@ def run_experiment(
         raise InfeasibleError(
             f"{plan.schedule} is infeasible: {plan.reason} (FORCE=1 runs it all the same)"
         )
-    if clock == "real":
-        require_root()
-    kernel = ensure_kernel() if clock == "virtual" else None
+    kernel = choose_kernel(clock)
     if config.engine == "native" and config.aggregation:
         ensure_kernel_library()  # here, for the virtual machine may not keep what it builds
     run_dir = create_run(results_dir, config)
-    with _state_of(run_dir), termination_interrupts():
-        plan.write(run_dir / "plan.json")
-        make_runtime(config, plan, run_dir).write(run_dir / "runtime.json")
-        name = f"User Mode Linux {kernel.parent.name}" if kernel else platform.release()
-        write_manifest(run_dir, config, kernel=name, extra={"clock_reason": why})
+    with state_of(run_dir), termination_interrupts():
+        runtime = make_runtime(config, plan, run_dir)
+        record_start(run_dir, config, plan, runtime, kernel, why)
         with progress(f"running {plan.rounds} rounds of {plan.schedule}") as step:
             try:
                 times = run_emulation(config, run_dir, kernel, step)
@@ -100,8 +96,31 @@ def run_experiment(
     return run_dir
 
 
+def choose_kernel(clock: str) -> Path | None:
+    """What the emulation runs on: the virtual-time kernel, or this machine's own (none)."""
+    if clock == "virtual":
+        return ensure_kernel()
+    require_root()
+    return None
+
+
+def record_start(
+    run_dir: Path,
+    config: ExperimentConfig,
+    plan: Plan,
+    runtime: Runtime,
+    kernel: Path | None,
+    clock_reason: str,
+) -> None:
+    """Write what the emulation reads, and the manifest."""
+    plan.write(run_dir / "plan.json")
+    runtime.write(run_dir / "runtime.json")
+    name = f"User Mode Linux {kernel.parent.name}" if kernel else platform.release()
+    write_manifest(run_dir, config, kernel=name, extra={"clock_reason": clock_reason})
+
+
 @contextmanager
-def _state_of(run_dir: Path) -> Iterator[None]:
+def state_of(run_dir: Path) -> Iterator[None]:
     """Mark the run complete, incomplete or failed, however the block ends."""
     try:
         yield

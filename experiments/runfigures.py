@@ -25,6 +25,13 @@ def print_figures(
 
 def print_outcome(run_dir: Path, summary: dict[str, Any], console: Console) -> None:
     """Print verdict, reasons, and where the files are."""
+    print_verdict(summary, console)
+    console.print(f"plots    {run_dir / 'plots'}", markup=False, soft_wrap=True)
+    console.print(f"trace    {summary['trace_sha256'][:16]}…", markup=False)
+
+
+def print_verdict(summary: dict[str, Any], console: Console) -> None:
+    """Print verdict and reasons."""
     verdict = summary["verdict"]
     console.print(f"verdict  [{_VERDICT_STYLE[verdict]}]{verdict}[/]")
     for reason in summary["reasons"][:6]:
@@ -32,5 +39,3 @@ def print_outcome(run_dir: Path, summary: dict[str, Any], console: Console) -> N
     hidden = len(summary["reasons"]) - 6
     if hidden > 0:
         console.print(f"  - and {hidden} more in summary.json")
-    console.print(f"plots    {run_dir / 'plots'}", markup=False, soft_wrap=True)
-    console.print(f"trace    {summary['trace_sha256'][:16]}…", markup=False)

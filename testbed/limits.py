@@ -65,8 +65,8 @@ DEFAULTS: Mapping[Clock, Limits] = MappingProxyType(
             reordered_packets=0,
             rtt_us=2.0,
             unaccounted_packets=0,
-            timer_late_us=1.0,
-            send_late_us=1.0,
+            timer_late_us=10.0,
+            send_late_us=100.0,
             fail_factor=1.0,
         ),
         # A host's wake-ups and interrupts come on top.

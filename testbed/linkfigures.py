@@ -85,6 +85,17 @@ class LinkFigures(Frozen):
         """Rate over a longer time against the asked one, signed."""
         return _percent(self.sustained_mbps, self.rate_asked_mbps)
 
+    def errors(self) -> dict[str, float | int | None]:
+        """Every figure that follows from others, by name."""
+        return {
+            "delay_error_us": self.delay_error_us,
+            "p99_error_us": self.p99_error_us,
+            "rate_error_percent": self.rate_error_percent,
+            "sustained_error_percent": self.sustained_error_percent,
+            "lost": self.lost,
+            "unaccounted": self.unaccounted,
+        }
+
 
 @dataclass(frozen=True)
 class Tally:
