@@ -2,7 +2,8 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help variables setup experiment verify plan optimize compare loss
-.PHONY: collective compare-collectives bench-aggregator bench-collectives fuzz compare-uftp test lint clean distclean
+.PHONY: collective compare-collectives bench-aggregator bench-collectives bench-fidelity fuzz
+.PHONY: compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -74,6 +75,7 @@ make optimize     search for the best schedule of a memory; print the Pareto fro
 make compare      plan and run schedules, ablations and memories; write one table and plots
 make loss         run at several loss rates, with recovery and without; one table and a plot
 make bench-aggregator  measure how many Gbit/s one core receives, adds and sends on
+make bench-fidelity  measure links beside stock Mininet's, and links built wrong on purpose
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
 make compare-uftp measure uftp and our stream over the same lossy link
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
@@ -164,6 +166,9 @@ loss: setup
 
 bench-aggregator: setup
 	$(in_environment) run benchmarks.aggregator
+
+bench-fidelity: setup
+	$(in_environment) run benchmarks.fidelity
 
 fuzz: setup
 	$(in_environment) run benchmarks.fuzz $${DATAGRAMS:+--datagrams "$$DATAGRAMS"} $(SEED_OPTION)

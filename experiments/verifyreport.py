@@ -84,6 +84,7 @@ def _packets(links: Sequence[LinkFigures]) -> str:
     sent, came = sum(link.sent for link in links), sum(link.received for link in links)
     places = (
         ("dropped by shapers", sum(link.shaper_drops for link in links)),
+        ("by interfaces", sum(link.interface_drops for link in links)),
         ("by full sockets", sum(link.socket_drops for link in links)),
         ("unaccounted", sum(link.unaccounted for link in links)),
     )

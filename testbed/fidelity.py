@@ -135,9 +135,8 @@ def _check_delay(link: LinkFigures, limits: Limits) -> Iterator[Finding]:
     errors = (("mean", link.delay_error_us or 0.0), ("p99", link.p99_error_us or 0.0))
     name, error_us = max(errors, key=lambda pair: abs(pair[1]))
     if level := limits.level("delay_us", abs(error_us)):
-        text = f"{asked}: {error_us:+.3f} µs ({name}), allowed ±{limits.delay_us:g} µs"
-        measured_ms = (link.delay_asked_us + error_us) / 1e3
-        yield Finding(level, f"link {link.link}: one-way delay {measured_ms:.6f} ms, {text}")
+        text = f"({name}), {asked}, allowed ±{limits.delay_us:g} µs"
+        yield Finding(level, f"link {link.link}: one-way delay off by {error_us:+.3f} µs {text}")
     if link.jitter_us is not None and (level := limits.level("jitter_us", link.jitter_us)):
         text = f"jitter {link.jitter_us:.3f} µs, allowed {limits.jitter_us:g} µs"
         yield Finding(level, f"link {link.link}: {text}")
@@ -165,8 +164,10 @@ def _where(link: LinkFigures) -> str:
     """Who dropped what is missing."""
     places = (
         ("its shaper", link.shaper_drops),
+        ("its interfaces", link.interface_drops),
         ("the receiving socket", link.socket_drops),
-        ("somebody who does not tell", link.unaccounted),
     )
     named = [f"{count} dropped by {place}" for place, count in places if count]
+    if link.unaccounted:
+        named.append(f"{link.unaccounted} without a trace")
     return f": {', '.join(named)}" if named else ""

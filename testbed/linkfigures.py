@@ -51,6 +51,8 @@ class LinkFigures(Frozen):
     """Frames that came after a later one (RFC 4737)."""
     duplicated: int
     shaper_drops: int
+    interface_drops: int
+    """At either end, such as for want of room in its MTU."""
     socket_drops: int
     shaper: str = ""
     """How the shaper that the kernel has differs from the one asked for."""
@@ -63,7 +65,7 @@ class LinkFigures(Frozen):
     @property
     def unaccounted(self) -> int:
         """Of these, frames that nobody says to have dropped."""
-        return self.lost - self.shaper_drops - self.socket_drops
+        return self.lost - self.shaper_drops - self.interface_drops - self.socket_drops
 
     @property
     def delay_error_us(self) -> float | None:
@@ -105,6 +107,7 @@ class Tally:
     mtu_asked_bytes: int
     mtu_bytes: int
     shaper_drops: int
+    interface_drops: int
     socket_drops: int
     shaper: str
 
@@ -144,6 +147,7 @@ def link_figures(
         reordered=reordered(numbers),
         duplicated=len(numbers) - distinct,
         shaper_drops=tally.shaper_drops,
+        interface_drops=tally.interface_drops,
         socket_drops=tally.socket_drops,
         shaper=tally.shaper,
     )

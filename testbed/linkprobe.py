@@ -140,15 +140,19 @@ class LinkProbe:
         self._stack.close()
 
     def send(self, direction: int, train: int, frame_bytes: int) -> bool:
-        """Send one frame; false if the sending interface refuses one of that size."""
+        """Send one frame; false if the sending interface refuses one of that size.
+
+        One that the shaper drops at once has been sent.
+        """
         number = self._numbers[direction]
         header = _HEADER.pack(_TO, _FROM, _ETHERTYPE, train, number, time.time_ns())
         try:
             self._sources[direction].send(header.ljust(frame_bytes, b"\0"))
         except OSError as error:
-            if error.errno != errno.EMSGSIZE:
+            if error.errno == errno.EMSGSIZE:
+                return False
+            if error.errno != errno.ENOBUFS:
                 raise
-            return False
         self._numbers[direction] += 1
         return True
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from testbed.linkfigures import LinkFigures, Tally, Train, link_figures, percentile
 from testbed.linkprobe import SMALL_FRAME_BYTES, Direction, LinkProbe
@@ -16,6 +17,7 @@ from testbed.shaping import (
     QueueState,
     Shape,
     difference,
+    read_interfaces,
     read_queues,
     serialisation_ns,
 )
@@ -83,12 +85,12 @@ def try_links(directions: Sequence[Direction], mtu_bytes: int, effort: Effort) -
     """
     members = [direction.shaped for direction in directions]
     shapes = [member.shape for member in members]
-    before = _queues(directions)
+    before, dropped_before = _queues(directions), _interface_drops(directions)
     with LinkProbe(directions, effort.frames) as probe, undisturbed():
         late_ns, sent = play(probe, slots(shapes, mtu_bytes, effort))
         most = max(effort.burst, 2 * _SLICE)
         _settle(max((_flight_ns(s, mtu_bytes, most) for s in shapes), default=0))
-        after = _queues(directions)
+        after, dropped = _queues(directions), _interface_drops(directions)
         arrivals = [probe.arrivals(index) for index in range(len(directions))]
         overflow = [probe.overflow(index) for index in range(len(directions))]
         largest = find_mtu(_passing(probe, shapes), len(directions), mtu_bytes)
@@ -102,6 +104,8 @@ def try_links(directions: Sequence[Direction], mtu_bytes: int, effort: Effort) -
                 mtu_asked_bytes=mtu_bytes,
                 mtu_bytes=largest[index],
                 shaper_drops=_dropped(after[index]) - _dropped(before[index]),
+                # What one end refuses, a virtual link counts at both.
+                interface_drops=int((dropped - dropped_before)[index].max()),
                 socket_drops=overflow[index],
                 shaper=difference(member.shape, after[index]),
             ),
@@ -252,6 +256,14 @@ def _queues(directions: Sequence[Direction]) -> list[QueueState | None]:
     """The shaper of each direction."""
     found = {m.link: state for m, state in read_queues([d.shaped for d in directions])}
     return [found[direction.link] for direction in directions]
+
+
+def _interface_drops(directions: Sequence[Direction]) -> npt.NDArray[np.int64]:
+    """Packets that each direction's two ends have dropped so far; shape (directions, 2)."""
+    ends = [end for direction in directions for end in (direction.shaped, direction.target)]
+    counted = read_interfaces(list({end.link: end for end in ends}.values()))
+    rows = [(counted[d.shaped.link], counted[d.target.link]) for d in directions]
+    return np.array([(near.tx_dropped, far.rx_dropped + far.rx_errors) for near, far in rows])
 
 
 def _dropped(state: QueueState | None) -> int:

@@ -16,7 +16,17 @@ from testbed.impairment import NONE, Impairment
 from testbed.namespaces import Namespace
 from testbed.netem import decode_impairment, encode_impairment
 from testbed.netlink import Request, RouteSocket, attribute, attributes
-from testbed.netrequests import TCA_KIND, TCA_OPTIONS, TCA_STATS2, TCMSG, add_qdisc, list_qdiscs
+from testbed.netrequests import (
+    TCA_KIND,
+    TCA_OPTIONS,
+    TCA_STATS2,
+    TCMSG,
+    LinkCounters,
+    add_qdisc,
+    link_counters,
+    list_links,
+    list_qdiscs,
+)
 
 ETHERNET_HEADER_BYTES = 14
 QUEUE_BYTES = 256_000_000
@@ -215,6 +225,17 @@ def read_queues(
             states = [decode_queue(body) for body in route.dump(list_qdiscs())]
         by_index = {state.index: state for state in states}
         found += [(member, by_index.get(member.index)) for member in members]
+    return found
+
+
+def read_interfaces(interfaces: Sequence[ShapedInterface]) -> dict[str, LinkCounters]:
+    """What the kernel counted at each interface, by the direction that it sends."""
+    found: dict[str, LinkCounters] = {}
+    for namespace, members in _by_namespace(interfaces):
+        with RouteSocket(namespace) as route:
+            counted = [link_counters(body) for body in route.dump(list_links())]
+        by_index = {counters.index: counters for counters in counted}
+        found |= {member.link: by_index[member.index] for member in members}
     return found
 
 
