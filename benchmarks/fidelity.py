@@ -39,8 +39,8 @@ ROOT: Final = Path(__file__).parent.parent
 RESULTS: Final = ROOT / "results" / "fidelity"
 RATES_MBPS: Final = (10.0, 100.0, 1000.0, 10_000.0)
 DELAYS_MS: Final = (1.0, 10.0, 50.0, 150.0)
-_LEGEND: Final = f"""µs: one-way delay beyond that asked for; burst, rate: rate beyond that asked for, in %,
-of {EFFORT.burst} packets at once and sustained; lost: of {EFFORT.sustained} and some packets"""
+_LEGEND: Final = f"""µs: one-way delay beyond that asked for; burst, rate: rate beyond that
+asked for, in %, of {EFFORT.burst} packets at once and of {EFFORT.sustained} without a gap"""
 _GUEST_MB: Final = 4096
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

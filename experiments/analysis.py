@@ -9,6 +9,7 @@ import pandas as pd
 from agents.wire import Cause
 from controller.plan import Plan
 from experiments.accounting import count_legs, deliver, evictions, partial_sums
+from experiments.conservation import conserve
 from experiments.counters import (
     drop_places,
     latest_send_us,
@@ -88,12 +89,14 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     limits = run.runtime.limits.at(run.runtime.clock)
     late_us = latest_send_us(run)
     lossy = lossy_part(run, drops, legs)
+    conservation = conserve(run, legs, drops)
     findings = [
         *check_plan(plan),
         *check_times(times, promise, _tolerance_percent(run.run_dir)),
         *check_sums(sums, delivery, partial, stale, promise),
         *check_decay(decay, stale, promise),
         *(lossy.findings if promise.asked else check_losses(legs.lost, drops, plan)),
+        *([] if promise.asked else conservation.findings(limits)),
         *check_shapers(network, plan, run.runtime.mtu_bytes),
         *run.trust.findings(limits),
         *([] if promise.asked else check_sends(late_us, limits)),
@@ -141,6 +144,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "packets_sent": legs.network_sent + legs.access_sent,
         "packets_lost": lossy.lost if promise.asked else legs.lost,
         "drops": drops,
+        **conservation.entries(),
         "partial_blocks": sum(partial.values()),
         "partial_causes": partial,
         **lossy.entries,

@@ -13,6 +13,7 @@ from agents.collective import ROLE
 from agents.records import Kind, read_events
 from controller.hostplan import HostPlan
 from controller.plan import Plan, read_plan
+from experiments.conservation import Conservation
 from experiments.network_record import NetworkRecord, measured_loads, read_network
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.runtime import Runtime, read_runtime
@@ -143,6 +144,9 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     sent = sum(counted["datagrams_out"] for counted in run.counters)
     came = sum(int(e["count"][e["kind"] == Kind.DATA_IN].sum()) for e in run.events)
     drops = _drops(run)
+    lost = max(0, sent - came - sum(drops.values()))
+    conservation = Conservation(sent, came, drops, lost)
+    limits = run.runtime.limits.at(run.runtime.clock)
     links = link_loads(run)
     # Without the schedule's times links are shared, and the schedule promises nothing.
     promise = Promise(feasible=hosts.release == "planned")
@@ -150,8 +154,9 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         *_check_hosts(run, exact, expected),
         *(check_times([time], promise, TOLERANCE_PERCENT) if complete else ()),
         *_check_losses(sent - came, drops),
+        *conservation.findings(limits),
         *check_shapers(run.network, plan, run.runtime.mtu_bytes),
-        *run.trust.findings(run.runtime.limits.at(run.runtime.clock)),
+        *run.trust.findings(limits),
         *check_links(links, plan, promise),
     ]
     return {
@@ -187,6 +192,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "packets_sent": sent,
         "packets_lost": sent - came,
         "drops": drops,
+        **conservation.entries(),
         "links": links,
         "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
         **run.trust.entries(),

@@ -23,6 +23,16 @@ def print_figures(
     console.print(table)
 
 
+def network_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The worst of all links, as they were measured before the run."""
+    worst = summary["fidelity"]
+    rows = (("delay", "delay_error_us", ".3f", " µs"), ("rate", "rate_error_percent", ".3f", " %"))
+    return [
+        (f"link {what} error", "", "unknown" if (e := worst[key]) is None else f"{e:{form}}{unit}")
+        for what, key, form, unit in rows
+    ]
+
+
 def print_outcome(run_dir: Path, summary: dict[str, Any], console: Console) -> None:
     """Print verdict, reasons, and where the files are."""
     print_verdict(summary, console)

@@ -100,17 +100,24 @@ def measure_round_trips(network: "Network", *, scale: float) -> tuple[RoundTrip,
         mtu_bytes=mtu_bytes,
         patience_s=longest_ns / 1e9 + PATIENCE_S,
     )
+    return round_trips(probes, topology.codes, expected, mtu_bytes)
+
+
+def round_trips(
+    probes: Probes, codes: Sequence[str], expected_ns: Matrix, mtu_bytes: int
+) -> tuple[RoundTrip, ...]:
+    """What the probes found of every ordered pair of islands, beside what was expected."""
     return tuple(
         RoundTrip(
-            src=topology.codes[i],
-            dst=topology.codes[j],
+            src=codes[i],
+            dst=codes[j],
             rtt_ns=probes.rtt_ns[i][j],
-            expected_ns=expected_ns,
+            expected_ns=rtt_ns,
             lack=_lack(probes, (i, j), mtu_bytes),
         )
-        for i, row in enumerate(expected)
-        for j, expected_ns in enumerate(row)
-        if expected_ns is not None
+        for i, row in enumerate(expected_ns)
+        for j, rtt_ns in enumerate(row)
+        if rtt_ns is not None
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_fidelity import made_fidelity, write_fidelity
 
 from agents.collective import ROLE
 from agents.operands import chunk_layout
@@ -17,6 +18,7 @@ from experiments.results import create_run, set_state
 from experiments.run import make_runtime
 from experiments.sources import load_config
 from testbed.errors import InputError
+from testbed.shaping import shape_for
 
 LATE_MS = 1.0
 """Every transfer is late by so much."""
@@ -37,6 +39,7 @@ def make_run(results: Path, *, release: str = "planned", **broken: Any) -> Path:
         _write_host(run_dir / "raw", plan, city, late_ms, changes)
     network = _network(plan, broken.get("stray_bytes", 0))
     (run_dir / "raw" / "network.json").write_text(json.dumps(network))
+    write_fidelity(run_dir / "raw", made_fidelity(plan))
     set_state(run_dir, "complete")
     return run_dir
 
@@ -86,7 +89,7 @@ def _network(plan: Plan, stray_bytes: int) -> dict[str, Any]:
             "kind": "netem",
             "delay_ns": round(edge.delay_ms * 1e6),
             "rate_bps": round(edge.rate_gbps * 1e9 / plan.scale),
-            "limit": 1000,
+            "limit": shape_for(edge.delay_ms, edge.rate_gbps, plan.scale, 9000).limit_packets,
             "sent_bytes": round(carried[edge.index]),
             "sent_packets": 1,
             "drops": 0,
@@ -94,7 +97,7 @@ def _network(plan: Plan, stray_bytes: int) -> dict[str, Any]:
         }
         for edge in plan.topology.edges
     ]
-    return {"network_up": {}, "qdiscs": qdiscs, "rtt": [], "rounds": [], "start_ns": 1}
+    return {"network_up": {}, "qdiscs": qdiscs, "rounds": [], "start_ns": 1}
 
 
 def test_a_sound_run_passes_with_its_figures(tmp_path: Path, capsys) -> None:
