@@ -199,7 +199,7 @@ class ExperimentConfig(BaseModel):
         5.0, description="seeded jitter of each burst's send time"
     )
     limits: Annotated[Limits, group(Limits)] = Field(
-        Limits(), description=f"of the fidelity check: {', '.join(Limits.model_fields)}"
+        Limits(), description="of the fidelity check, see below: {delay_us: 5}"
     )
     controller: Annotated[Literal["ryu", "os-ken"], choice("ryu", "os-ken")] = Field(
         "ryu", description="ryu, os-ken"

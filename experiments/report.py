@@ -13,6 +13,7 @@ from experiments.optimizing import Optimised
 from experiments.runfigures import network_rows, print_figures, print_outcome
 from experiments.sources import key_names, published
 from experiments.units import format_bytes
+from testbed.limits import Limits
 
 _ON_OFF = {True: "on", False: "off"}
 _CITIES_PER_LINE = 3
@@ -130,6 +131,8 @@ def _default(key: str, value: object) -> str:
         return "null"
     if value == ():
         return "[]"
+    if value == Limits():
+        return "{}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
