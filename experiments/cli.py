@@ -30,6 +30,7 @@ for _command in (
     comparisons.compare_collectives,
     runs.analyse,
     runs.plot,
+    runs.reproduce,
     runs.clean,
     runs.variables,
 ):

@@ -38,8 +38,8 @@ class Trust:
             "fidelity": {
                 **worst_figures(self.fidelity),
                 "timer_late_us": self.fidelity.timer_late_us,
-                "host": self.health.model_dump() if self.health else None,
             },
+            "host": self.health.model_dump() if self.health else None,
         }
 
 
