@@ -20,6 +20,8 @@ State = Literal["running", "complete", "incomplete", "failed"]
 
 PARTS = ("raw", "log", "events", "plots")
 LATEST = "latest"
+VERIFIED = "verify"
+"""Folder of all verifications, below that of all runs."""
 
 _ROOT = Path(__file__).parent.parent
 _PACKAGES = (

@@ -12,8 +12,6 @@ from testbed.jsonmodel import read_model
 from testbed.limits import Limits
 from testbed.linkfigures import LinkFigures
 
-_LIMIT = "send_late_us"
-
 
 @dataclass(frozen=True)
 class Trust:
@@ -86,7 +84,7 @@ def worst_figures(fidelity: Fidelity) -> dict[str, float | int | None]:
 
 def check_sends(late_us: float, limits: Limits) -> list[Finding]:
     """Whether every burst left when it was due."""
-    level = limits.level(_LIMIT, late_us)
+    level = limits.level("send_late_us", late_us)
     if level is None:
         return []
     allowed = f"allowed {limits.send_late_us:g} µs"

@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.config import ExperimentConfig, run_prefix
 from experiments.planning import plan_experiment
-from experiments.results import create_run, write_json
+from experiments.results import VERIFIED, amend_manifest, create_run, write_json
 from experiments.run import (
     ProgressFactory,
     choose_kernel,
@@ -25,8 +25,6 @@ from testbed.findings import Finding, judge, reasons
 from testbed.paths import give_to_caller
 from testbed.preflight import choose_clock
 
-VERIFIED = "verify"
-"""Folder of all verifications, below that of all runs."""
 _NETWORK_KEYS = (
     "topology",
     "clock",
@@ -98,7 +96,9 @@ def verify_network(
     trust = read_trust(folder)
     findings = tuple(trust.findings(config.limits.at(clock)))
     made = Verification(folder, trust, findings, times)
-    write_json(folder / "summary.json", made.as_dict())
+    summary = made.as_dict()
+    write_json(folder / "summary.json", summary)
+    amend_manifest(folder, verdict=summary["verdict"])
     give_to_caller(folder)
     return made
 

@@ -1,7 +1,7 @@
 """Whether an emulated network does what was asked of it: measured, compared, judged.
 
 Every direction of every link is measured by itself (`testbed.linktrial`), every path by
-echoes (`testbed.probe`), on the network as it was built and before anything else uses it.
+echoes (`testbed.roundtrips`), on the network as it was built and before anything else uses it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from testbed.limits import Limits
 from testbed.linkfigures import LinkFigures
 from testbed.linkprobe import directions_of
 from testbed.linktrial import Effort, try_links
-from testbed.probe import RoundTrip, measure_round_trips
+from testbed.roundtrips import RoundTrip, measure_round_trips
 from testbed.topology import Frozen
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from pathlib import Path
 from controller.plan import Plan
 from testbed.fidelity import FIDELITY_FILE, Fidelity
 from testbed.linkfigures import LinkFigures
-from testbed.probe import RoundTrip
+from testbed.roundtrips import RoundTrip
 
 
 def made_link(link: str, delay_us: float, rate_mbps: float, **changes: object) -> LinkFigures:

@@ -20,7 +20,7 @@ from testbed.namespaces import die_with_parent, isolate
 from testbed.netlink import RouteSocket
 from testbed.netrequests import link_counters, list_links
 from testbed.network import Network, build_network
-from testbed.probe import measure_round_trips
+from testbed.roundtrips import measure_round_trips
 
 PORT = 6653
 NS_PER_MS = 1_000_000

@@ -9,7 +9,7 @@ from testbed.health import Health, check_health, parse_pressure, parse_ticks, wa
 from testbed.jsonmodel import read_model
 from testbed.limits import DEFAULTS, Limits
 from testbed.linkfigures import LinkFigures
-from testbed.probe import RoundTrip
+from testbed.roundtrips import RoundTrip
 
 VIRTUAL, REAL = (Limits().at(clock) for clock in ("virtual", "real"))
 SOUND: dict[str, object] = {

@@ -10,11 +10,10 @@ from testbed.errors import CliquenetError
 from testbed.probe import (
     Probes,
     echo_request,
-    expected_rtt_ns,
     internet_checksum,
     parse_reply,
-    round_trips,
 )
+from testbed.roundtrips import expected_rtt_ns, round_trips
 from testbed.topology import City, Link, Topology
 
 LINE = Topology(
