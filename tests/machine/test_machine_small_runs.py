@@ -16,7 +16,7 @@ from testbed.virtualtime.kernel import ensure_kernel
 
 pytestmark = pytest.mark.machine
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 900
+LIMIT_S = 1800
 TOPOLOGY = """
 name: three
 cities:
