@@ -34,6 +34,7 @@ class Runtime(Frozen):
     repair: bool = False
     impairments: tuple[LinkImpairment, ...] = ()
     events: tuple[Fault, ...] = ()
+    lead_s: float = 2.0
     on_link_down: OnLinkDown = "reroute"
     on_fault: OnFault = "continue"
 
