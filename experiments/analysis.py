@@ -1,5 +1,6 @@
 """From the files of a run to ``summary.json``: what was measured, against what was planned."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from experiments.accounting import count_legs, deliver, evictions, partial_sums
 from experiments.conservation import conserve
 from experiments.counters import (
     drop_places,
-    latest_send_us,
     memory_capacity,
     memory_high_water,
     stale_rows,
@@ -20,11 +20,11 @@ from experiments.counters import (
 )
 from experiments.decay import Decay, measure_decay, start_lifetime
 from experiments.events import stream_table, write_tables
+from experiments.lateness import check_lateness, send_lateness
 from experiments.lossy import lossy_part, promise_of
 from experiments.network_record import NetworkRecord, measured_loads
-from experiments.results import amend_manifest, read_json, read_state, write_json
+from experiments.results import amend_manifest, configured, read_manifest, read_state, write_json
 from experiments.rundata import RunData, load_run
-from experiments.trust import check_sends
 from experiments.verdict import (
     RoundTime,
     check_decay,
@@ -39,6 +39,7 @@ from testbed.findings import judge, reasons
 from testbed.paths import give_to_caller
 
 DEFAULT_TOLERANCE_PERCENT = 1.0
+DEFAULT_LATE_MS = 1.0
 
 
 def analyse_run(run_dir: Path) -> dict[str, Any]:
@@ -87,19 +88,22 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     links = link_loads(network, plan)
     promise = promise_of(run)
     limits = run.runtime.limits.at(run.runtime.clock)
-    late_us = latest_send_us(run)
     lossy = lossy_part(run, drops, legs)
     conservation = conserve(run, legs, drops)
+    lateness = send_lateness(run)
+    manifest = read_manifest(run.run_dir)
+    tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
+    late_ms = configured(manifest, "late_ms", DEFAULT_LATE_MS)
     findings = [
         *check_plan(plan),
-        *check_times(times, promise, _tolerance_percent(run.run_dir)),
+        *check_times(times, promise, tolerance_percent),
+        *check_lateness(lateness, promise, run.runtime.clock, late_ms),
         *check_sums(sums, delivery, partial, stale, promise),
         *check_decay(decay, stale, promise),
         *(lossy.findings if promise.asked else check_losses(legs.lost, drops, plan)),
         *([] if promise.asked else conservation.findings(limits)),
         *check_shapers(network, plan, run.runtime.mtu_bytes),
         *run.trust.findings(limits),
-        *([] if promise.asked else check_sends(late_us, limits)),
         *check_links(links, plan, promise),
     ]
     measured = [t.measured_ms for t in times if t.measured_ms is not None]
@@ -111,6 +115,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "run_id": run.run_dir.name,
         "schedule": plan.schedule,
         "clock": run.runtime.clock,
+        "clock_reason": manifest.get("clock_reason"),
         "seed": run.runtime.seed,
         "feasible": plan.feasible,
         "reason": plan.reason,
@@ -149,6 +154,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "partial_causes": partial,
         **lossy.entries,
         "evictions": evictions(run.trace, causes),
+        "send_lateness": None if lateness is None else asdict(lateness),
         "memory_bytes": plan.memory_bytes,
         "memory_with_fifo_bytes": memory_capacity(run),
         "memory_high_water_bytes": max(memory.values(), default=0.0),
@@ -157,7 +163,6 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "links": links,
         "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
         **run.trust.entries(),
-        "send_late_us": late_us,
         "network_up_wall_s": round(network.network_up_wall_s(), 3),
         "wall_s": state.get("wall_s"),
         "trace_sha256": run.trace.sha256(),
@@ -217,14 +222,6 @@ def _decay_entries(decay: Decay, stale: dict[str, int]) -> dict[str, Any]:
         "state_error_bound": float(decay.bound.max()),
         "stale_rows": sum(stale.values()),
     }
-
-
-def _tolerance_percent(run_dir: Path) -> float:
-    manifest = run_dir / "manifest.json"
-    if not manifest.exists():
-        return DEFAULT_TOLERANCE_PERCENT
-    config = read_json(manifest).get("config", {})
-    return float(config.get("tolerance_percent", DEFAULT_TOLERANCE_PERCENT))
 
 
 def _percent(measured: float | None, planned: float) -> float | None:

@@ -16,9 +16,16 @@ from controller.hostplan import HostPlan
 from controller.plan import Plan, read_plan
 from experiments.conservation import Conservation
 from experiments.network_record import NetworkRecord, measured_loads, read_network
-from experiments.results import amend_manifest, read_json, read_state, write_json
+from experiments.results import (
+    amend_manifest,
+    configured,
+    read_json,
+    read_manifest,
+    read_state,
+    write_json,
+)
 from experiments.runtime import Runtime, read_runtime
-from experiments.trust import Trust, check_sends, read_trust
+from experiments.trust import Trust, read_trust
 from experiments.verdict import (
     Promise,
     RoundTime,
@@ -31,7 +38,7 @@ from testbed.findings import Finding, judge, reasons
 from testbed.paths import give_to_caller
 
 NS_PER_MS = 1_000_000
-TOLERANCE_PERCENT = 1.0
+DEFAULT_TOLERANCE_PERCENT = 1.0
 """How far the measured time may lie from the schedule's."""
 
 
@@ -148,18 +155,18 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     lost = max(0, sent - came - sum(drops.values()))
     conservation = Conservation(sent, came, drops, lost)
     limits = run.runtime.limits.at(run.runtime.clock)
-    late_us = max(counted["late_out_ns"] for counted in run.counters) / 1e3
     links = link_loads(run)
     # Without the schedule's times links are shared, and the schedule promises nothing.
     promise = Promise(feasible=hosts.release == "planned")
+    manifest = read_manifest(run.run_dir)
+    tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
     findings = [
         *_check_hosts(run, exact, expected),
-        *(check_times([time], promise, TOLERANCE_PERCENT) if complete else ()),
+        *(check_times([time], promise, tolerance_percent) if complete else ()),
         *_check_losses(sent - came, drops),
         *conservation.findings(limits),
         *check_shapers(run.network, plan, run.runtime.mtu_bytes),
         *run.trust.findings(limits),
-        *check_sends(late_us, limits),
         *check_links(links, plan, promise),
     ]
     return {
@@ -169,6 +176,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "model": hosts.model,
         "release": hosts.release,
         "clock": run.runtime.clock,
+        "clock_reason": manifest.get("clock_reason"),
         "seed": run.runtime.seed,
         "verdict": judge(findings),
         "reasons": reasons(findings),
@@ -199,7 +207,6 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "links": links,
         "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
         **run.trust.entries(),
-        "send_late_us": late_us,
         "network_up_wall_s": round(run.network.network_up_wall_s(), 3),
         "wall_s": read_state(run.run_dir).get("wall_s"),
         "trace_sha256": _trace_sha256(run),

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from agents.native.build import ensure_kernel_library
 from controller.plan import Plan
-from experiments.config import ExperimentConfig
+from experiments.config import LEAD_S, ExperimentConfig
 from experiments.faults import disturbed
 from experiments.impairments import resolve, uplinks
 from experiments.planning import plan_experiment
@@ -23,7 +23,8 @@ from experiments.trust import write_refusal
 from testbed.errors import CliquenetError, InfeasibleError, InputError, UntrustedRunError
 from testbed.health import HEALTH_FILE, watch_host
 from testbed.paths import give_to_caller
-from testbed.preflight import choose_clock, require_root
+from testbed.preflight import ASKED, Clock, choose_clock, require_root
+from testbed.virtualtime.boot import is_guest
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import run_in_virtual_time
 
@@ -88,7 +89,8 @@ def run_experiment(
     with state_of(run_dir), termination_interrupts():
         runtime = make_runtime(config, plan, run_dir)
         record_start(run_dir, config, plan, runtime, kernel, why)
-        with progress(f"running {plan.rounds} rounds of {plan.schedule}") as step:
+        title = f"running {plan.rounds} rounds of {plan.schedule} in {clock} time"
+        with progress(title if why == ASKED else f"{title} ({why})") as step:
             try:
                 times = run_emulation(config, run_dir, kernel, step)
             except UntrustedRunError:
@@ -117,7 +119,7 @@ def record_start(
     """Write what the emulation reads, and the manifest."""
     plan.write(run_dir / "plan.json")
     runtime.write(run_dir / "runtime.json")
-    name = f"User Mode Linux {kernel.parent.name}" if kernel else platform.release()
+    name = f"User Mode Linux {kernel.parent.name}" if kernel else host_kernel()
     write_manifest(run_dir, config, kernel=name, extra={"clock_reason": clock_reason})
 
 
@@ -154,9 +156,15 @@ def termination_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def host_kernel() -> str:
+    """The release of this machine's own kernel, and whether that is a packaged program."""
+    return f"{platform.release()}{' (User Mode Linux)' if is_guest() else ''}"
+
+
 def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime:
     """What the emulation needs to know beside the plan."""
     timeout_ms = config.timeout_ms
+    clock: Clock = "real" if config.clock == "real" else "virtual"
     # Bursts meet the shaper of an uplink whole: it would lose all of one or none.
     # And every switch takes a burst in whole before it sends it on, which adds up over steps.
     lossy_uplink = uplinks(
@@ -166,7 +174,7 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         )
     )
     return Runtime(
-        clock="real" if config.clock == "real" else "virtual",
+        clock=clock,
         seed=config.seed,
         mtu_bytes=config.mtu_bytes,
         burst_datagrams=1 if lossy_uplink or plan.collective else config.burst_datagrams,
@@ -186,6 +194,7 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         impairments=config.lossy_links,
         events=config.events,
         limits=config.limits,
+        lead_s=LEAD_S[clock] if config.lead_s is None else config.lead_s,
     )
 
 

@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from testbed.preflight import ASKED
+
 _VERDICT_STYLE = {"PASS": "bold green", "DEGRADED": "bold yellow", "FAIL": "bold red"}
 
 
@@ -34,7 +36,9 @@ def network_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def print_outcome(run_dir: Path, summary: dict[str, Any], console: Console) -> None:
-    """Print verdict, reasons, and where the files are."""
+    """Print clock and verdict with their reasons, and where the files are."""
+    if (why := summary.get("clock_reason") or ASKED) != ASKED:
+        console.print(f"clock    {summary['clock']}, {why}", markup=False, soft_wrap=True)
     print_verdict(summary, console)
     console.print(f"plots    {run_dir / 'plots'}", markup=False, soft_wrap=True)
     console.print(f"trace    {summary['trace_sha256'][:16]}…", markup=False)

@@ -39,6 +39,7 @@ class Runtime(Frozen):
     """Measure the network in full, and run no rounds."""
     limits: Limits = Limits()
     """Those that are not given are the clock's."""
+    lead_s: float = 2.0
 
     def write(self, path: Path) -> None:
         """Write the settings as JSON."""

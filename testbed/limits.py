@@ -25,7 +25,6 @@ class Limits(Frozen):
         None, ge=0, description="of the whole run, lost without a trace"
     )
     timer_late_us: float | None = Field(None, ge=0, description="99 % of wake-ups come sooner")
-    send_late_us: float | None = Field(None, ge=0, description="the latest burst of the run")
     cpu_percent: float | None = Field(None, ge=0, description="of the machine's processors")
     steal_percent: float | None = Field(None, ge=0, description="taken by other machines")
     fail_factor: float | None = Field(
@@ -66,7 +65,6 @@ DEFAULTS: Mapping[Clock, Limits] = MappingProxyType(
             rtt_us=2.0,
             unaccounted_packets=0,
             timer_late_us=10.0,
-            send_late_us=100.0,
             fail_factor=1.0,
         ),
         # A host's wake-ups and interrupts come on top.
@@ -79,10 +77,9 @@ DEFAULTS: Mapping[Clock, Limits] = MappingProxyType(
             rtt_us=1000.0,
             unaccounted_packets=0,
             timer_late_us=1000.0,
-            send_late_us=5000.0,
             cpu_percent=90.0,
             steal_percent=2.0,
-            fail_factor=10.0,
+            fail_factor=100.0,
         ),
     }
 )
