@@ -229,7 +229,7 @@ class ExperimentConfig(BaseModel):
         1800.0, description="wall time after which a run is stopped"
     )
     lead_s: Annotated[float, real(1, 3600)] | None = Field(
-        None, description="from the start of the agents to round 0; null: 2, real clock: 10"
+        None, description="from the start of the agents to round 0; null: 2, real clock: 10 or more"
     )
     tolerance_percent: Annotated[float, real(0.001, 100)] = Field(
         1.0, description="how far measured T may lie from planned T"
