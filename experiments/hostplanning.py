@@ -1,4 +1,4 @@
-"""Plans an all-reduce between the islands' hosts: the schedule, and what each host does in it."""
+"""Plans an all-reduce of the islands' hosts: the schedule, and what each host does in it."""
 
 from dataclasses import replace
 
@@ -10,11 +10,12 @@ from controller.collectives.choose import choose
 from controller.collectives.generators import cities
 from controller.collectives.hosts import ALL_REDUCE, host_plan
 from controller.collectives.network import Network
+from controller.collectives.sums import sum_plan
 from controller.collectives.synthesis import Effort
 from controller.collectives.task import make_task
 from controller.hostplan import HostPlan
 from controller.plan import Plan, Prediction, RoundPlan
-from experiments.config import COLLECTIVES, ExperimentConfig
+from experiments.config import COLLECTIVES, IN_NETWORK, ExperimentConfig
 from testbed.errors import InputError, UntrustedRunError
 from testbed.routing import route
 from testbed.topology import Topology
@@ -29,6 +30,8 @@ _MEANINGLESS = (
     *("loss_percent", "loss_burst", "duplicate_percent", "reorder_percent", "link_jitter_us"),
     *("impairments", "events"),
 )
+_OF_AGGREGATORS = ("engine", "fifo_datagrams")
+_OF_HOSTS = ("chunks", "model", "release")
 
 
 def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
@@ -88,7 +91,8 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
 
 
 def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
-    network = _with_datagrams(cities(topology), config)
+    adds = config.schedule == IN_NETWORK
+    network = _with_datagrams(cities(topology, multicast=adds, aggregates=adds), config)
     task = make_task(network, ALL_REDUCE, config.payload_bytes, chunks=config.chunks)
     choice = choose(
         network,
@@ -101,10 +105,10 @@ def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
     best = choice.best
     if best.faults:
         raise UntrustedRunError(f"{config.schedule}: {best.faults[0]}")
-    bounds = best.bounds
-    return host_plan(
-        best.schedule, topology, bound_us=bounds.us, bound=bounds.name, release=config.release
-    )
+    us, name = best.bounds.us, best.bounds.name
+    if adds:
+        return sum_plan(best.schedule, topology, bound_us=us, bound=name)
+    return host_plan(best.schedule, topology, bound_us=us, bound=name, release=config.release)
 
 
 def _with_datagrams(network: Network, config: ExperimentConfig) -> Network:
@@ -120,11 +124,15 @@ def _with_datagrams(network: Network, config: ExperimentConfig) -> Network:
 
 
 def _check_keys(config: ExperimentConfig) -> None:
-    """Refuse keys that decide about streams in the network: hosts alone act here."""
-    for name in _MEANINGLESS:
+    """Refuse keys that decide about streams in the network, where none are sent like these."""
+    names, why = _MEANINGLESS, "hosts send, receive and add, on links without loss"
+    if config.schedule == IN_NETWORK:
+        names = (*(name for name in names if name not in _OF_AGGREGATORS), *_OF_HOSTS)
+        why = "aggregators add as streams come, on links without loss"
+    for name in names:
         field = type(config).model_fields[name]
         if getattr(config, name) != field.default:
             raise InputError(
                 f"{(field.alias or name).upper()} means nothing with SCHEDULE={config.schedule}: "
-                "hosts send, receive and add, on links without loss; leave it out"
+                f"{why}; leave it out"
             )
