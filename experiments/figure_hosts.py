@@ -36,6 +36,32 @@ def draw_transfers(plots_dir: Path, transfers: pd.DataFrame, summary: dict[str, 
     return save(figure, plots_dir / "transfers.png")
 
 
+def draw_sum(plots_dir: Path, streams: pd.DataFrame, summary: dict[str, Any]) -> Path:
+    """Draw ``transfers.png`` of a sum in the network: a bar for each stream, from begin to end.
+
+    Parameters
+    ----------
+    plots_dir
+        Where to.
+    streams
+        `experiments.sumanalysis.sum_streams`.
+    summary
+        The run's summary.
+    """
+    figure = new_figure(9.0, 1.4 + 0.26 * len(streams), _title(summary))
+    axis = figure.subplots()
+    for place, row in enumerate(streams.itertuples()):
+        kind = 0 if row.adds and " " not in row.sender else 1 if row.adds else 2
+        axis.barh(place, row.end_ms - row.start_ms, left=row.start_ms, color=colour(kind))
+        for planned_ms in (row.planned_start_ms, row.planned_end_ms):
+            axis.vlines(planned_ms, place - 0.45, place + 0.45, color=PLANNED, lw=1.0)
+    names = [f"{row.sender} → {row.receiver}" for row in streams.itertuples()]
+    axis.set_yticks(range(len(names)), names, fontsize=8)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    tidy(axis, xlabel="ms; ticks: schedule", ylabel="")
+    return save(figure, plots_dir / "transfers.png")
+
+
 def _title(summary: dict[str, Any]) -> str:
     measured = summary["t_measured_ms"]
     outcome = "incomplete" if measured is None else f"{measured:.1f} ms"
