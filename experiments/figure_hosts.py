@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import PLANNED, colour, new_figure, save, tidy
+from experiments.sumanalysis import EDGE
 
 
 def draw_transfers(plots_dir: Path, transfers: pd.DataFrame, summary: dict[str, Any]) -> Path:
@@ -50,12 +51,14 @@ def draw_sum(plots_dir: Path, streams: pd.DataFrame, summary: dict[str, Any]) ->
     """
     figure = new_figure(9.0, 1.4 + 0.26 * len(streams), _title(summary))
     axis = figure.subplots()
-    for place, row in enumerate(streams.itertuples()):
-        kind = 0 if row.adds and " " not in row.sender else 1 if row.adds else 2
-        axis.barh(place, row.end_ms - row.start_ms, left=row.start_ms, color=colour(kind))
-        for planned_ms in (row.planned_start_ms, row.planned_end_ms):
+    rows: list[dict[Any, Any]] = streams.to_dict("records")
+    for place, row in enumerate(rows):
+        begin_ms, relayed = row["start_ms"], row["sender"].endswith(EDGE)
+        tint = colour(int(relayed) if row["adds"] else 2)
+        axis.barh(place, row["end_ms"] - begin_ms, left=begin_ms, color=tint)
+        for planned_ms in (row["planned_start_ms"], row["planned_end_ms"]):
             axis.vlines(planned_ms, place - 0.45, place + 0.45, color=PLANNED, lw=1.0)
-    names = [f"{row.sender} → {row.receiver}" for row in streams.itertuples()]
+    names = [f"{row['sender']} → {row['receiver']}" for row in rows]
     axis.set_yticks(range(len(names)), names, fontsize=8)
     axis.set_ylim(len(names) - 0.5, -0.5)
     tidy(axis, xlabel="ms; ticks: schedule", ylabel="")

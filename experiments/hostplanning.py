@@ -125,7 +125,8 @@ def _with_datagrams(network: Network, config: ExperimentConfig) -> Network:
 
 def _check_keys(config: ExperimentConfig) -> None:
     """Refuse keys that decide about streams in the network, where none are sent like these."""
-    names, why = _MEANINGLESS, "hosts send, receive and add, on links without loss"
+    names: tuple[str, ...] = _MEANINGLESS
+    why = "hosts send, receive and add, on links without loss"
     if config.schedule == IN_NETWORK:
         names = (*(name for name in names if name not in _OF_AGGREGATORS), *_OF_HOSTS)
         why = "aggregators add as streams come, on links without loss"

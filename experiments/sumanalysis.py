@@ -18,6 +18,8 @@ from experiments.verdict import Finding
 from testbed.errors import InputError
 
 NS_PER_MS = 1_000_000
+EDGE = " edge"
+"""Behind a city's code: its aggregator."""
 Events = npt.NDArray[np.void]
 
 
@@ -121,7 +123,7 @@ def _streams(hosts: HostPlan) -> Iterator[tuple[HostPath, HostStep]]:
 
 
 def _name(code: str, place: str) -> str:
-    return code if place == "island" else f"{code} edge"
+    return code if place == "island" else code + EDGE
 
 
 def sum_copies(hosts: HostPlan) -> list[int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from controller.collectives.hosts import ALL_REDUCE, BYTES_PER_US_OF_GBPS, edges_between
 from controller.collectives.innetwork import SumTree, sum_trees
 from controller.collectives.network import PS_PER_US, Network
+from controller.collectives.program import Kind
 from controller.collectives.schedule import Schedule
 from controller.hostplan import HostPath, HostPlan, HostStep, Place
 from testbed.errors import InputError
@@ -46,8 +47,8 @@ def sum_plan(schedule: Schedule, topology: Topology, *, bound_us: float, bound: 
     paths = [leg.path for leg in (*ups.values(), *relays, *downs.values())]
     place = {id(path): i for i, path in enumerate(paths)}
 
-    def step(leg: _Leg, kind: str, after: tuple[int, ...] = ()) -> HostStep:
-        return HostStep(kind, 0, 0, place[id(leg.path)], leg.start_ms, leg.end_ms, after)  # type: ignore[arg-type]
+    def step(leg: _Leg, kind: Kind, after: tuple[int, ...] = ()) -> HostStep:
+        return HostStep(kind, 0, 0, place[id(leg.path)], leg.start_ms, leg.end_ms, after)
 
     return HostPlan(
         algorithm=schedule.algorithm,
@@ -115,6 +116,10 @@ class _Ways:
         up, down = ([link for link, _ in way.hops] for way in (tree.up, tree.down))
         self._onward: Mapping[int, int] = {src[link]: link for link in up}
         self._inward: Mapping[int, int] = {dst[link]: link for link in down}
+        is_worker = [node.worker for node in self._network.nodes]
+        self._access = {
+            link for link in (*up, *down) if is_worker[src[link]] or is_worker[dst[link]]
+        }
         met = Counter(dst[link] for link in up)
         self._junctions = [node for node, count in met.items() if count > 1 or node == tree.hub]
         self._src: Callable[[int], int] = src.__getitem__
@@ -159,7 +164,7 @@ class _Ways:
     def _leg(self, links: list[int], starts_at: Place, ends_at: Place) -> _Leg:
         first, last = links[0], links[-1]
         ends = self.city(self._src(first)), self.city(self._dst(last))
-        wan = links[starts_at == "island" : len(links) - (ends_at == "island")]
+        wan = [link for link in links if link not in self._access]
         path = HostPath(
             src=ends[0],
             dst=ends[1],
