@@ -1,16 +1,19 @@
 """Plans an all-reduce of the islands' hosts: the schedule, and what each host does in it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from agents.operands import chunk_layout
 from agents.wire import check_sources, elements_per_datagram, wire_bytes
+from controller.collectives.bounds import find_bounds
+from controller.collectives.check import check_schedule
 from controller.collectives.choose import choose
 from controller.collectives.generators import cities
 from controller.collectives.hosts import ALL_REDUCE, host_plan
 from controller.collectives.network import Network
-from controller.collectives.sums import sum_plan
+from controller.collectives.sums import best_sum, sum_plan
 from controller.collectives.synthesis import Effort
 from controller.collectives.task import make_task
 from controller.hostplan import HostPlan
@@ -51,7 +54,8 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
     """
     _check_keys(config)
     check_sources(len(topology.codes))
-    hosts = _plan_hosts(config, topology)
+    plan_hosts = _plan_sum if config.schedule == IN_NETWORK else _plan_hosts
+    hosts = plan_hosts(config, topology)
     chunk_layout(hosts.chunk_bytes / config.scale, config.mtu_bytes)
     clique = RoundPlan(
         cliques=(topology.codes,),
@@ -91,8 +95,7 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
 
 
 def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
-    adds = config.schedule == IN_NETWORK
-    network = _with_datagrams(cities(topology, multicast=adds, aggregates=adds), config)
+    network = _with_datagrams(cities(topology), config)
     task = make_task(network, ALL_REDUCE, config.payload_bytes, chunks=config.chunks)
     choice = choose(
         network,
@@ -103,12 +106,25 @@ def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
         effort=Effort(seed=config.seed),
     )
     best = choice.best
-    if best.faults:
-        raise UntrustedRunError(f"{config.schedule}: {best.faults[0]}")
-    us, name = best.bounds.us, best.bounds.name
-    if adds:
-        return sum_plan(best.schedule, topology, bound_us=us, bound=name)
-    return host_plan(best.schedule, topology, bound_us=us, bound=name, release=config.release)
+    _check_faults(config, best.faults)
+    bounds = best.bounds
+    return host_plan(
+        best.schedule, topology, bound_us=bounds.us, bound=bounds.name, release=config.release
+    )
+
+
+def _plan_sum(config: ExperimentConfig, topology: Topology) -> HostPlan:
+    network = _with_datagrams(cities(topology, multicast=True, aggregates=True), config)
+    task = make_task(network, ALL_REDUCE, config.payload_bytes)
+    tree, schedule = best_sum(network, task)
+    _check_faults(config, check_schedule(schedule))
+    bounds = find_bounds(network, task, config.model)
+    return sum_plan(tree, schedule, topology, bound_us=bounds.us, bound=bounds.name)
+
+
+def _check_faults(config: ExperimentConfig, faults: Sequence[str]) -> None:
+    if faults:
+        raise UntrustedRunError(f"{config.schedule}: {faults[0]}")
 
 
 def _with_datagrams(network: Network, config: ExperimentConfig) -> Network:

@@ -75,14 +75,18 @@ def innetwork_schedules(network: Network, task: Task, model: Model, name: str) -
     if task.collective != "all-reduce":
         return [_timed(network, task, model, _rows_rooted(trees, task), name)]
     found = [_timed(network, task, model, _rows_reduce_first(trees, task), name)]
-    turns = [tree.way for tree in sum_trees(network, task.workers)]
-    for way in turns:
-        rows = [(way, chunk, False) for chunk in range(task.chunks)]
-        found.append(_timed(network, task, model, rows, name))
-    if len(turns) > 1:
-        rows = [(turns[chunk % len(turns)], chunk, False) for chunk in range(task.chunks)]
-        found.append(_timed(network, task, model, rows, name))
+    hubs = sum_trees(network, task.workers)
+    found += [sum_schedule(network, task, model, [tree]) for tree in hubs]
+    if len(hubs) > 1:
+        found.append(sum_schedule(network, task, model, hubs))
     return found
+
+
+def sum_schedule(network: Network, task: Task, model: Model, trees: Sequence[SumTree]) -> Schedule:
+    """All-reduce as sums at hubs, whose trees take turns at the chunks."""
+    ways = [tree.way for tree in trees]
+    rows = [(ways[chunk % len(ways)], chunk, False) for chunk in range(task.chunks)]
+    return _timed(network, task, model, rows, MULTICAST_AGGREGATION)
 
 
 def sum_trees(network: Network, workers: Sequence[int]) -> list[SumTree]:

@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from controller.collectives.hosts import ALL_REDUCE, BYTES_PER_US_OF_GBPS, edges_between
-from controller.collectives.innetwork import SumTree, sum_trees
+from controller.collectives.hosts import BYTES_PER_US_OF_GBPS, edges_between
+from controller.collectives.innetwork import SumTree, sum_schedule, sum_trees
 from controller.collectives.network import PS_PER_US, Network
 from controller.collectives.program import Kind
-from controller.collectives.schedule import Schedule
+from controller.collectives.schedule import Model, Schedule
+from controller.collectives.task import Task
 from controller.hostplan import HostPath, HostPlan, HostStep, Place
 from testbed.errors import InputError
 from testbed.topology import Topology
@@ -21,28 +22,43 @@ from testbed.topology import Topology
 _PS_PER_MS = PS_PER_US * 1e3
 
 
-def sum_plan(schedule: Schedule, topology: Topology, *, bound_us: float, bound: str) -> HostPlan:
-    """Turn a schedule on `controller.collectives.generators.cities` into one sum at a hub.
-
-    Parameters
-    ----------
-    schedule
-        Of an all-reduce in which all chunks take one way, one right after the other: together
-        they are one stream.
-    topology
-        What the network was made of.
-    bound_us, bound
-        Largest lower bound known for a network that copies and adds, and its name.
+def best_sum(network: Network, task: Task, model: Model = "pipelined") -> tuple[SumTree, Schedule]:
+    """The tree whose sum is everywhere first, and its schedule.
 
     Raises
     ------
     InputError
-        It is no such schedule.
+        There is no hub with trees of such switches up and down that share no link.
     """
-    task = schedule.task
-    if task.collective != ALL_REDUCE:
-        raise InputError(f"the network forms the sums of an all-reduce, not {task.collective}")
-    ways = _Ways(schedule, topology, _tree_of(schedule))
+    made = [
+        (sum_schedule(network, task, model, [tree]), tree)
+        for tree in sum_trees(network, task.workers)
+    ]
+    if not made:
+        raise InputError(
+            f"{network.name}: no hub has a tree up of switches that add and one down of switches "
+            "that copy, without a link in both; use a schedule between hosts"
+        )
+    schedule, tree = min(made, key=lambda pair: pair[0].time_ps)
+    return tree, schedule
+
+
+def sum_plan(
+    tree: SumTree, schedule: Schedule, topology: Topology, *, bound_us: float, bound: str
+) -> HostPlan:
+    """Turn one sum at a hub into what islands and aggregators run.
+
+    Parameters
+    ----------
+    tree, schedule
+        As `best_sum` makes them, on `controller.collectives.generators.cities`. All chunks take
+        the same way, one right after the other: together they are one stream.
+    topology
+        What the network was made of.
+    bound_us, bound
+        Largest lower bound known for a network that copies and adds, and its name.
+    """
+    ways = _Ways(schedule, topology, tree)
     ups, relays, downs = ways.up(), ways.relays(), ways.down()
     paths = [leg.path for leg in (*ups.values(), *relays, *downs.values())]
     place = {id(path): i for i, path in enumerate(paths)}
@@ -53,7 +69,7 @@ def sum_plan(schedule: Schedule, topology: Topology, *, bound_us: float, bound: 
     return HostPlan(
         algorithm=schedule.algorithm,
         model=schedule.model,
-        payload_bytes=task.payload_bytes,
+        payload_bytes=schedule.task.payload_bytes,
         chunks=1,
         time_ms=max(leg.end_ms for leg in downs.values()),
         bound_ms=bound_us / 1e3,
@@ -64,31 +80,9 @@ def sum_plan(schedule: Schedule, topology: Topology, *, bound_us: float, bound: 
             (step(ups[city], "send"), step(downs[city], "receive", (0,)))
             for city in range(len(topology.codes))
         ),
-        hub=ways.city(ways.tree.hub),
+        hub=ways.city(tree.hub),
         relays=tuple(step(leg, "send") for leg in relays),
     )
-
-
-def _tree_of(schedule: Schedule) -> SumTree:
-    """The tree that all chunks take, back to back."""
-    used = set(schedule.route.tolist())
-    route, routes = schedule.route[0], schedule.routes
-    first, last = routes.hops.first[route], routes.hops.first[route + 1]
-    offsets = routes.hop_ps[first:last].tolist()
-    hops = dict(zip(routes.hops.row(route).tolist(), offsets, strict=True))
-    trees = sum_trees(schedule.network, schedule.task.workers)
-    found = [tree for tree in trees if dict(tree.way.hops) == hops]
-    byte_ps = float(routes.byte_ps[route])
-    whole_ps = byte_ps * schedule.task.payload_bytes
-    spent_ps = int(schedule.arrival_ps.max() - schedule.start_ps.min() - routes.latency_ps[route])
-    # A chunk is rounded up to a byte, and its time to a picosecond.
-    gapless = abs(spent_ps - whole_ps) <= schedule.task.chunks * (byte_ps + 1)
-    if len(used) > 1 or not found or not gapless:
-        raise InputError(
-            f"{schedule.algorithm}: not one stream up a tree to a hub and its sum down again, "
-            "which is all that aggregators run"
-        )
-    return found[0]
 
 
 @dataclass(frozen=True)
