@@ -73,7 +73,8 @@ make bench-aggregator  measure how many Gbit/s one core receives, adds and sends
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
 make compare-uftp measure uftp and our stream over the same lossy link
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
-make compare-collectives  run all-reduce between hosts by each algorithm; one table and a plot
+make compare-collectives  run all-reduce by each algorithm, between hosts and by sums in the
+                  network; one table and a plot
 make bench-collectives  measure the synthesiser against published figures
 make variables    list every config key with its values and default
 make test         run all tests
@@ -86,7 +87,8 @@ Packages and the real clock need root: `sudo make setup`, `sudo make experiment`
 Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   SCHEDULE     triangles, pairs, all-to-all, regional; or a YAML file
                experiment: also an all-reduce between hosts: ring, tacos, halving-doubling,
-               hierarchical, parameter-server, double-binary-tree
+               hierarchical, parameter-server, double-binary-tree, direct; or by sums in the
+               network: in-network
   CLOCK        virtual, real, auto
   MEMORY       memory of each edge device: 0, 200MB, 32GB, ...
   MULTICAST    on, off: trees in the network, or one copy per receiver

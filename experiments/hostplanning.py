@@ -34,7 +34,7 @@ _MEANINGLESS = (
     *("impairments", "events"),
 )
 _OF_AGGREGATORS = ("engine", "fifo_datagrams")
-_OF_HOSTS = ("chunks", "model", "release")
+_OF_HOSTS = ("chunks", "model", "release", "events")
 
 
 def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
