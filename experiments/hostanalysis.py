@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from agents.collective import ROLE
+from agents.operands import chunk_layout
 from agents.records import Kind, read_events
 from controller.hostplan import HostPlan
 from controller.plan import Plan, read_plan
@@ -220,8 +221,10 @@ def link_loads(run: HostRun) -> list[dict[str, Any]]:
     planned = np.zeros(len(plan.topology.edges))
     sends = (step for steps in hosts.steps for step in steps if step.kind == "send")
     copies = [edge for step in sends for edge in hosts.paths[step.path].edges]
+    # A chunk is cut to whole elements, which shows where chunks are small.
+    layout = chunk_layout(hosts.chunk_bytes / plan.scale, run.runtime.mtu_bytes)
     for edge in copies if hosts.hub is None else sum_copies(hosts):
-        planned[edge] += hosts.chunk_bytes
+        planned[edge] += layout.wire_bytes * plan.scale
     return measured_loads(run.network, plan, planned, hosts.time_ms)
 
 

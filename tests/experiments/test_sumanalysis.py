@@ -115,7 +115,7 @@ def test_a_sound_run_passes_with_its_figures(tmp_path: Path, capsys) -> None:
     assert summary["packets_lost"] == 0
     assert summary["packets_sent"] > STREAMS * blocks
     # No link carries more than one copy of the payload.
-    assert {load["bytes_planned"] for load in summary["links"]} == {0, 179e6}
+    assert max(load["bytes_planned"] for load in summary["links"]) == pytest.approx(179e6)
     streams = pd.read_parquet(run_dir / "events" / "transfers.parquet")
     assert len(streams) == summary["transfers"] == STREAMS
     assert not streams.isna().any().any()
