@@ -1,4 +1,4 @@
-"""The aggregator's one stream to its island, sent from the ring that it was built in."""
+"""The aggregator's one stream, to its island or on to where sums meet, sent from its ring."""
 
 from collections import Counter
 
