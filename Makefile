@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help variables setup experiment reproduce plan optimize compare loss
-.PHONY: collective compare-collectives bench-aggregator bench-collectives fuzz kills compare-uftp test lint clean distclean
+.PHONY: collective compare-collectives bench-aggregator bench-collectives bench-identity bench-scale fuzz kills compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -78,6 +78,8 @@ make collective   schedule an all-reduce, all-gather, … on any topology; print
 make compare-collectives  run all-reduce by each algorithm, between hosts and by sums in the
                   network; one table and a plot
 make bench-collectives  measure the synthesiser against published figures
+make bench-identity  run one experiment again and again, idle and under load; compare traces
+make bench-scale  measure how a run grows with cities and with the emulated rate
 make variables    list every config key with its values and default
 make test         run all tests
 make lint         check format, style and types
@@ -114,7 +116,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   FORMAT       of plan, optimize, compare, collective: table, or json: one object on the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
   DATAGRAMS    how many `make fuzz` feeds: 10000000 unless told
-  TIMES        how often `make kills` kills, and how often it interrupts: 20 unless told
+  TIMES        of kills and bench-identity: how often; 20 unless told
   QUICK        1 compares with a tenth of the payload and coarser sweeps
 The aggregator's table, and its recovery from loss:
   WAYS         1, 2, 4: places that a block may take in the table
@@ -182,6 +184,12 @@ compare-collectives: setup
 
 bench-collectives: setup
 	$(in_environment) run benchmarks.collectives
+
+bench-identity: setup
+	$(in_environment) run benchmarks.identity $${TIMES:+--times "$$TIMES"}
+
+bench-scale: setup
+	$(in_environment) run benchmarks.scale
 
 variables: setup
 	$(in_environment) run experiments.cli variables

@@ -143,6 +143,13 @@ def test_kills_takes_how_many_and_the_seed(stub: Path) -> None:
     assert noted(stub, "argv") == ["-m", "benchmarks.kills", "--times", "3", "--seed", "2"]
 
 
+def test_the_benchmarks_of_runs_take_little(stub: Path) -> None:
+    make(stub, "bench-identity", "TIMES=3", "SEED=2")
+    make(stub, "bench-scale", "TIMES=3")
+    identity = ["-m", "benchmarks.identity", "--times", "3"]
+    assert noted(stub, "argv") == [*identity, "-m", "benchmarks.scale"]
+
+
 def test_the_comparison_with_uftp_takes_nothing(stub: Path) -> None:
     make(stub, "compare-uftp", "SEED=3")
     assert noted(stub, "argv") == ["-m", "benchmarks.uftp"]
