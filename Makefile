@@ -1,7 +1,7 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment reproduce plan optimize compare loss
+.PHONY: help variables setup doctor experiment prove-real reproduce plan optimize compare loss
 .PHONY: collective compare-collectives bench-aggregator bench-collectives bench-identity bench-scale fuzz kills compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
@@ -64,7 +64,9 @@ endef
 
 define HELP
 make setup        set up what is missing: packages, environment, kernel (all cached)
+make doctor       say what this machine can do, and the command that mends each lack
 make experiment   plan, run, analyse and plot one experiment; print its summary
+make prove-real   run an experiment in real time, in the distribution's packaged User Mode Linux
 make reproduce    run a stored run again; compare trace, summary, tables, plots' data
 make plan         print what the planner makes of an experiment, without running it
 make optimize     search for the best schedule of a memory; print the Pareto front
@@ -93,7 +95,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
                experiment: also an all-reduce between hosts: ring, tacos, halving-doubling,
                hierarchical, parameter-server, double-binary-tree, direct; or by sums in the
                network: in-network
-  CLOCK        virtual, real, auto
+  CLOCK        virtual, real, auto: real if this machine can; `make doctor` tells
   MEMORY       memory of each edge device: 0, 200MB, 32GB, ...
   MULTICAST    on, off: trees in the network, or one copy per receiver
   AGGREGATION  on, off: sums at the edge device, or at the island
@@ -113,7 +115,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   CHUNKS       pieces of the payload; 0 chooses
   RELEASE      planned, data: hosts send at the schedule's times, or as soon as they can
   ROOT         of broadcast and reduce: name of a worker
-  FORMAT       of plan, optimize, compare, collective: table, or json: one object on the last line
+  FORMAT       of doctor, plan, optimize, compare, collective: table, or json: one object on the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
   DATAGRAMS    how many `make fuzz` feeds: 10000000 unless told
   TIMES        of kills and bench-identity: how often; 20 unless told
@@ -146,8 +148,16 @@ help:
 setup: $(SYSTEM_PYTHON)
 	@trap '$(SET_UP) give-back' EXIT; $(SET_UP)
 
+# Nothing is set up, nothing is written.
+doctor:
+	@[ -x $(SYSTEM_PYTHON) ] || { echo "error: $(SYSTEM_PYTHON) is missing: run \`sudo make setup\`" >&2; exit 5; }
+	@PYTHONDONTWRITEBYTECODE=1 $(SYSTEM_PYTHON) -m testbed.doctor $(FORMAT_OPTION)
+
 experiment: setup
 	$(in_environment) run experiments.cli experiment $(EXPERIMENT_OPTIONS)
+
+prove-real: setup
+	$(in_environment) run experiments.provereal $(EXPERIMENT_OPTIONS)
 
 reproduce: setup
 	$(in_environment) run experiments.cli reproduce $${RUN:+"$$RUN"}

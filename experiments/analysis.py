@@ -1,5 +1,6 @@
 """From the files of a run to ``summary.json``: what was measured, against what was planned."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from experiments.counters import (
 )
 from experiments.decay import Decay, measure_decay, start_lifetime
 from experiments.events import stream_table, write_tables
+from experiments.lateness import check_lateness, send_lateness
 from experiments.lossy import lossy_part, promise_of
 from experiments.network_record import NetworkRecord, measured_loads
-from experiments.results import amend_manifest, read_json, read_state, write_json
+from experiments.results import amend_manifest, configured, read_manifest, read_state, write_json
 from experiments.rundata import RunData, load_run
 from experiments.verdict import (
     RoundTime,
@@ -36,6 +38,7 @@ from experiments.verdict import (
 from testbed.paths import give_to_caller
 
 DEFAULT_TOLERANCE_PERCENT = 1.0
+DEFAULT_LATE_MS = 1.0
 
 
 def analyse_run(run_dir: Path) -> dict[str, Any]:
@@ -84,9 +87,14 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     links = link_loads(network, plan)
     promise = promise_of(run)
     lossy = lossy_part(run, drops, legs)
+    lateness = send_lateness(run)
+    manifest = read_manifest(run.run_dir)
+    tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
+    late_ms = configured(manifest, "late_ms", DEFAULT_LATE_MS)
     findings = [
         *check_plan(plan),
-        *check_times(times, promise, _tolerance_percent(run.run_dir)),
+        *check_times(times, promise, tolerance_percent),
+        *check_lateness(lateness, promise, run.runtime.clock, late_ms),
         *check_sums(sums, delivery, partial, stale, promise),
         *check_decay(decay, stale, promise),
         *(lossy.findings if promise.asked else check_losses(legs.lost, drops, plan)),
@@ -102,6 +110,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "run_id": run.run_dir.name,
         "schedule": plan.schedule,
         "clock": run.runtime.clock,
+        "clock_reason": manifest.get("clock_reason"),
         "seed": run.runtime.seed,
         "feasible": plan.feasible,
         "reason": plan.reason,
@@ -139,6 +148,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "partial_causes": partial,
         **lossy.entries,
         "evictions": evictions(run.trace, causes),
+        "send_lateness": None if lateness is None else asdict(lateness),
         "memory_bytes": plan.memory_bytes,
         "memory_with_fifo_bytes": memory_capacity(run),
         "memory_high_water_bytes": max(memory.values(), default=0.0),
@@ -206,14 +216,6 @@ def _decay_entries(decay: Decay, stale: dict[str, int]) -> dict[str, Any]:
         "state_error_bound": float(decay.bound.max()),
         "stale_rows": sum(stale.values()),
     }
-
-
-def _tolerance_percent(run_dir: Path) -> float:
-    manifest = run_dir / "manifest.json"
-    if not manifest.exists():
-        return DEFAULT_TOLERANCE_PERCENT
-    config = read_json(manifest).get("config", {})
-    return float(config.get("tolerance_percent", DEFAULT_TOLERANCE_PERCENT))
 
 
 def _percent(measured: float | None, planned: float) -> float | None:

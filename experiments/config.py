@@ -43,8 +43,14 @@ CONFIGS_DIR = Path(__file__).parent / "configs"
 REAL_CLOCK_SCALE = 1000.0
 """Scale where the config names none and the clock is real: a machine in real
 time moves about a tenth of what virtual time takes its leisure for."""
+LEAD_S: Mapping[str, float] = MappingProxyType({"virtual": 2.0, "real": 10.0})
+"""From the start of the agents to round 0, where the config says nothing. In virtual time
+they are ready at once; in real time each takes up to half a second of a slow machine."""
 
-_WITHOUT_EFFECT = ("force", "guest_memory_mb", "wall_limit_s", "clock", "schedule", "topology")
+_WITHOUT_EFFECT = (
+    *("force", "guest_memory_mb", "wall_limit_s", "lead_s"),
+    *("clock", "schedule", "topology"),
+)
 """Keys that cannot change a result, and those that `identity` spells out itself."""
 
 _OF_COLLECTIVES = ("chunks", "model", "release")
@@ -203,8 +209,14 @@ class ExperimentConfig(BaseModel):
     wall_limit_s: Annotated[float, real(1, 1_000_000)] = Field(
         1800.0, description="wall time after which a run is stopped"
     )
+    lead_s: Annotated[float, real(1, 3600)] | None = Field(
+        None, description="from the start of the agents to round 0; null: 2, real clock: 10"
+    )
     tolerance_percent: Annotated[float, real(0.001, 100)] = Field(
         1.0, description="how far measured T may lie from planned T"
+    )
+    late_ms: Annotated[float, real(0.001, 100_000)] = Field(
+        1.0, description="real clock: 99 % of the sends may leave so late"
     )
 
     def at_clock(self, clock: Literal["virtual", "real"]) -> "ExperimentConfig":

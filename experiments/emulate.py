@@ -38,8 +38,6 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 READY_LIMIT_S = 120.0
 DRAIN_LIMIT_S = 60.0
-LEAD_S = 2
-"""From the choice of the start time to the start: agents fork and get ready."""
 END_SLACK_S = 10.0
 """Beyond the islands' own deadline, after which the run counts as hung."""
 
@@ -123,7 +121,9 @@ class Run:
         self._faults = sorted(runtime.events, key=lambda fault: fault.at_ms)
         self._supervisor = supervisor
         self._control = control
-        self._start_ns = (time.monotonic_ns() // NS_PER_S + LEAD_S) * NS_PER_S
+        # Agents fork and get ready meanwhile.
+        whole_s = time.monotonic_ns() // NS_PER_S
+        self._start_ns = whole_s * NS_PER_S + round(runtime.lead_s * NS_PER_S)
         self._fleet = Fleet(plan, runtime, run_dir, network, supervisor, self._start_ns)
 
     def rounds(self, links: LiveLinks) -> int:

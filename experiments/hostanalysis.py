@@ -15,7 +15,14 @@ from agents.records import Kind, read_events
 from controller.hostplan import HostPlan
 from controller.plan import Plan, read_plan
 from experiments.network_record import NetworkRecord, measured_loads, read_network
-from experiments.results import amend_manifest, read_json, read_state, write_json
+from experiments.results import (
+    amend_manifest,
+    configured,
+    read_json,
+    read_manifest,
+    read_state,
+    write_json,
+)
 from experiments.runtime import Runtime, read_runtime
 from experiments.sumanalysis import (
     Aggregators,
@@ -40,7 +47,7 @@ from testbed.errors import InputError
 from testbed.paths import give_to_caller
 
 NS_PER_MS = 1_000_000
-TOLERANCE_PERCENT = 1.0
+DEFAULT_TOLERANCE_PERCENT = 1.0
 """How far the measured time may lie from the schedule's."""
 
 
@@ -162,10 +169,12 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     links = link_loads(run)
     # Without the schedule's times links are shared, and the schedule promises nothing.
     promise = Promise(feasible=hosts.release == "planned")
+    manifest = read_manifest(run.run_dir)
+    tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
     findings = [
         *_check_hosts(run, exact, expected),
         *check_aggregators(run.aggregators, codes),
-        *(check_times([time], promise, TOLERANCE_PERCENT) if complete else ()),
+        *(check_times([time], promise, tolerance_percent) if complete else ()),
         *_check_losses(sent - came, drops),
         *check_network(run.network, plan, run.runtime.clock),
         *check_links(links, plan, promise),
@@ -177,6 +186,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "model": hosts.model,
         "release": hosts.release,
         "clock": run.runtime.clock,
+        "clock_reason": manifest.get("clock_reason"),
         "seed": run.runtime.seed,
         "verdict": judge(findings),
         "reasons": [f.text for f in sorted(findings, key=lambda f: f.level != "FAIL")],

@@ -196,10 +196,20 @@ def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
             format_bytes(busiest.get("bytes_planned", 0.0), 4),
             format_bytes(busiest.get("bytes_measured", 0.0), 4),
         ),
+        *_lateness_rows(summary),
         ("largest RTT error", "", _number(summary["rtt_max_error_us"], "–", " µs")),
         ("network up", "", f"{summary['network_up_wall_s']:.1f} s wall"),
         ("whole run", "", _number(summary["wall_s"], "–", " s wall")),
     ]
+
+
+def _lateness_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """How late sends were on the real clock; in virtual time they are not."""
+    late = summary["send_lateness"]
+    if late is None or summary["clock"] != "real":
+        return []
+    times = "/".join(f"{late[f'{name}_ms']:.2f}" for name in ("p50", "p99", "max"))
+    return [("sends late p50/p99/max", "", f"{times} ms")]
 
 
 def _planned_lifetime(summary: dict[str, Any]) -> str:

@@ -34,6 +34,7 @@ class Runtime(Frozen):
     repair: bool = False
     impairments: tuple[LinkImpairment, ...] = ()
     events: tuple[Fault, ...] = ()
+    lead_s: float = 2.0
 
     def write(self, path: Path) -> None:
         """Write the settings as JSON."""
