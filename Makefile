@@ -2,7 +2,8 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help variables setup doctor experiment prove-real reproduce plan optimize compare loss
-.PHONY: collective compare-collectives bench-aggregator bench-collectives bench-identity bench-scale fuzz kills compare-uftp test lint clean distclean
+.PHONY: collective compare-collectives bench-aggregator bench-collectives bench-identity
+.PHONY: bench-scale fuzz kills compare-uftp test lint clean distclean fault-matrix
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -76,6 +77,7 @@ make bench-aggregator  measure how many Gbit/s one core receives, adds and sends
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
 make kills        kill and interrupt runs at random moments; tell what is left behind
 make compare-uftp measure uftp and our stream over the same lossy link
+make fault-matrix run every kind of event with Triangles and All-to-All; check what comes of it
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
 make compare-collectives  run all-reduce by each algorithm, between hosts and by sums in the
                   network; one table and a plot
@@ -185,6 +187,9 @@ kills: setup
 
 compare-uftp: setup
 	$(in_environment) run benchmarks.uftp
+
+fault-matrix: setup
+	$(in_environment) run benchmarks.faultmatrix
 
 collective: setup
 	$(in_environment) run experiments.cli collective $(COLLECTIVE_OPTIONS)

@@ -168,6 +168,8 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         impairments=config.lossy_links,
         events=config.events,
         lead_s=LEAD_S[clock] if config.lead_s is None else config.lead_s,
+        on_link_down=config.on_link_down,
+        on_fault=config.on_fault,
     )
 
 

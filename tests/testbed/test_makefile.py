@@ -171,6 +171,11 @@ def test_the_comparison_with_uftp_takes_nothing(stub: Path) -> None:
     assert noted(stub, "argv") == ["-m", "benchmarks.uftp"]
 
 
+def test_the_matrix_of_faults_takes_nothing(stub: Path) -> None:
+    make(stub, "fault-matrix", "SEED=3")
+    assert noted(stub, "argv") == ["-m", "benchmarks.faultmatrix"]
+
+
 def test_a_failed_command_fails_the_target_with_its_status(stub: Path) -> None:
     done = make(stub, "experiment", status=4)
     assert done.returncode == 2
@@ -196,15 +201,9 @@ def test_lint_stops_at_the_first_complaint(stub: Path) -> None:
 def test_help_names_every_target_and_variable(stub: Path) -> None:
     text = make(stub, "help").stdout
     assert text == make(stub).stdout
-    others = (
-        "setup",
-        "doctor",
-        "prove-real",
-        "fuzz",
-        "compare-uftp",
-        "bench-aggregator",
-        "bench-collectives",
-    )
+    others = ("setup", "doctor", "prove-real", "reproduce", "fuzz", "kills", "compare-uftp")
+    others += ("fault-matrix", "bench-aggregator", "bench-collectives", "bench-identity")
+    others += ("bench-scale",)
     for target in (*USED, *others, "test", "lint", "clean", "distclean"):
         assert f"make {target} " in text
     for variable in VARIABLES:
