@@ -12,11 +12,22 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from agents.names import Collision, ElementType, EngineName, Hash, MemoryModel
 from controller.demand import MEMORY_MODELS, RATES
 from experiments.faults import FAULTS, Fault, OnFault, OnLinkDown
-from experiments.fields import choice, entries, named_or_file, number_of, real, switch, units, whole
+from experiments.fields import (
+    choice,
+    entries,
+    group,
+    named_or_file,
+    number_of,
+    real,
+    switch,
+    units,
+    whole,
+)
 from experiments.impairments import MAX_JITTER_US, LinkImpairment
 from experiments.units import parse_bytes, parse_time_ms
 from testbed.errors import InputError, suggestion
 from testbed.impairment import Impairment
+from testbed.limits import Limits
 from testbed.topology import built_in_topologies, load_topology
 from testbed.yamlfile import read_yaml
 
@@ -206,6 +217,9 @@ class ExperimentConfig(BaseModel):
     jitter_us: Annotated[float, real(0, 10_000)] = Field(
         5.0, description="seeded jitter of each burst's send time"
     )
+    limits: Annotated[Limits, group(Limits)] = Field(
+        Limits(), description="of the fidelity check, see below: {delay_us: 5}"
+    )
     controller: Annotated[Literal["ryu", "os-ken"], choice("ryu", "os-ken")] = Field(
         "ryu", description="ryu, os-ken"
     )
@@ -223,9 +237,6 @@ class ExperimentConfig(BaseModel):
     )
     tolerance_percent: Annotated[float, real(0.001, 100)] = Field(
         1.0, description="how far measured T may lie from planned T"
-    )
-    late_ms: Annotated[float, real(0.001, 100_000)] = Field(
-        1.0, description="real clock: 99 % of the sends may leave so late"
     )
 
     def at_clock(self, clock: Literal["virtual", "real"]) -> "ExperimentConfig":

@@ -14,8 +14,8 @@ from agents.records import Kind, read_events
 from controller.hostplan import HostPath, HostPlan, HostStep
 from controller.plan import Plan
 from experiments.results import read_json
-from experiments.verdict import Finding
 from testbed.errors import InputError
+from testbed.findings import Finding
 
 NS_PER_MS = 1_000_000
 EDGE = " edge"

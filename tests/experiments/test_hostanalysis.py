@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_fidelity import made_fidelity, write_fidelity
 
 from agents.collective import ROLE
 from agents.operands import chunk_layout
@@ -18,6 +19,7 @@ from experiments.results import create_run, set_state
 from experiments.run import make_runtime
 from experiments.sources import load_config
 from testbed.errors import InputError
+from testbed.shaping import shape_for
 
 LATE_MS = 1.0
 """Every transfer is late by so much."""
@@ -47,6 +49,7 @@ def make_run(
     edges = [edge for step in sends for edge in plan.collective.paths[step.path].edges]
     network = network_record(plan, edges, broken.get("stray_bytes", 0))
     (run_dir / "raw" / "network.json").write_text(json.dumps(network))
+    write_fidelity(run_dir / "raw", made_fidelity(plan))
     set_state(run_dir, "complete")
     return run_dir
 
@@ -74,6 +77,7 @@ def _write_host(raw: Path, plan: Plan, city: int, late_ms: float, changes: dict[
         "chunks_exact": hosts.chunks - changes.get("wrong", 0),
         "datagrams_out": blocks * (len(steps) - len(arrivals)),
         "egress_bytes": 0,
+        "late_out_ns": changes.get("send_late_ns", 0),
         "drops": changes.get("drops", {}),
         "socket_overflow": 0,
         "udp": {},
@@ -96,7 +100,7 @@ def network_record(plan: Plan, edges: Sequence[int], stray_bytes: int = 0) -> di
             "kind": "netem",
             "delay_ns": round(edge.delay_ms * 1e6),
             "rate_bps": round(edge.rate_gbps * 1e9 / plan.scale),
-            "limit": 1000,
+            "limit": shape_for(edge.delay_ms, edge.rate_gbps, plan.scale, 9000).limit_packets,
             "sent_bytes": round(carried[edge.index]),
             "sent_packets": 1,
             "drops": 0,
@@ -104,7 +108,7 @@ def network_record(plan: Plan, edges: Sequence[int], stray_bytes: int = 0) -> di
         }
         for edge in plan.topology.edges
     ]
-    return {"network_up": {}, "qdiscs": qdiscs, "rtt": [], "rounds": [], "start_ns": 1}
+    return {"network_up": {}, "qdiscs": qdiscs, "rounds": [], "start_ns": 1}
 
 
 def test_a_sound_run_passes_with_its_figures(tmp_path: Path, capsys) -> None:
@@ -136,6 +140,7 @@ def test_chunks_that_are_cut_to_whole_elements_load_links_as_planned(tmp_path: P
         ({"late_ms": 50.0}, "FAIL", "allowed ±1 %"),
         ({"late_ms": 50.0, "release": "data"}, "DEGRADED", "allowed ±1 %"),
         ({"stray_bytes": 100_000}, "FAIL", "carried"),
+        ({"send_late_ns": 150_000}, "FAIL", "a burst left 150.0 µs late"),
     ],
 )
 def test_what_went_wrong_is_found(
