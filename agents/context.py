@@ -238,8 +238,7 @@ class AgentContext:
     def takes_sums(self) -> bool:
         """Whether other aggregators send to that of the own city."""
         hosts = self.plan.collective
-        feeds = () if hosts is None else hosts.feeds(self.city)
-        return any(path.starts_at == "aggregator" for path in feeds)
+        return hosts is not None and any(path.is_relay for path in hosts.feeds(self.city))
 
     def groups(self, round_index: int) -> list[Endpoint]:
         """Multicast addresses of the streams that the own city expects in a round, if any."""
@@ -251,13 +250,12 @@ class AgentContext:
     def _expectation(self, round_index: int) -> Expectation:
         hosts = self.plan.collective
         if hosts is not None:
-            contributors = hosts.contributors(self.city)
             return Expectation(
                 round=round_index,
                 start_ns=self.start_ns,
                 clique=0,
                 senders=tuple(sorted(path.src for path in hosts.feeds(self.city))),
-                mask=sum(1 << city for city in contributors),
+                mask=sum(1 << city for city in hosts.contributors(self.city)),
             )
         this_round = self.plan.round(round_index)
         senders = tuple(self.plan.topology.index(c) for c in this_round.senders_to(self.code))

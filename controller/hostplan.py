@@ -36,6 +36,11 @@ class HostPath(Frozen):
         """Whether it is a branch of the tree from a hub's aggregator to all islands."""
         return (self.starts_at, self.ends_at) == ("aggregator", "island")
 
+    @property
+    def is_relay(self) -> bool:
+        """Whether it leads from an aggregator to the next one."""
+        return (self.starts_at, self.ends_at) == ("aggregator", "aggregator")
+
 
 class HostStep(NamedTuple):
     """A step of one host; see `controller.collectives.program.Step`."""
@@ -88,15 +93,13 @@ class HostPlan(Frozen):
 
     def relay(self, city: int) -> HostPath | None:
         """The path from a city's aggregator to the next one; None at the hub."""
-        ends = (city, "aggregator", "aggregator")
-        return next((p for p in self.paths if (p.src, p.starts_at, p.ends_at) == ends), None)
+        return next((path for path in self.paths if path.is_relay and path.src == city), None)
 
     def contributors(self, city: int) -> tuple[int, ...]:
         """Islands whose data is in the sum that leaves a city's aggregator, ascending."""
         found: list[int] = []
         for path in self.feeds(city):
-            inner = path.starts_at == "aggregator"
-            found += self.contributors(path.src) if inner else (path.src,)
+            found += self.contributors(path.src) if path.is_relay else (path.src,)
         return tuple(sorted(found))
 
     @property

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from made_fidelity import made_fidelity, write_fidelity
 from test_hostanalysis import network_record
 
 from agents.collective import ROLE
@@ -40,6 +41,7 @@ def make_run(results: Path, **broken: Any) -> Path:
     down = {edge for path in plan.collective.paths if path.is_branch for edge in path.edges}
     up = [edge for path in plan.collective.paths if not path.is_branch for edge in path.edges]
     (raw / "network.json").write_text(json.dumps(network_record(plan, [*up, *down])))
+    write_fidelity(raw, made_fidelity(plan))
     set_state(run_dir, "complete")
     return run_dir
 
@@ -64,6 +66,7 @@ def _write_island(raw: Path, plan: Plan, city: int) -> None:
         "chunks_exact": 1,
         "datagrams_out": blocks,
         "egress_bytes": 1,
+        "late_out_ns": 0,
         "drops": {},
         "socket_overflow": 0,
         "udp": {},
