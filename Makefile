@@ -85,7 +85,8 @@ make kills        kill and interrupt runs at random moments; tell what is left b
 make compare-uftp measure uftp and our stream over the same lossy link
 make fault-matrix run every kind of event with Triangles and All-to-All; check what comes of it
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
-make compare-collectives  run all-reduce between hosts by each algorithm; one table and a plot
+make compare-collectives  run all-reduce by each algorithm, between hosts and by sums in the
+                  network; one table and a plot
 make bench-collectives  measure the synthesiser against published figures
 make bench-identity  run one experiment again and again, idle and under load; compare traces
 make bench-scale  measure how a run grows with cities and with the emulated rate
@@ -100,7 +101,8 @@ Packages and the real clock need root: `sudo make setup`, `sudo make experiment`
 Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   SCHEDULE     triangles, pairs, all-to-all, regional; or a YAML file
                experiment: also an all-reduce between hosts: ring, tacos, halving-doubling,
-               hierarchical, parameter-server, double-binary-tree
+               hierarchical, parameter-server, double-binary-tree, direct; or by sums in the
+               network: in-network
   CLOCK        virtual, real, auto: real if this machine can; `make doctor` tells
   MEMORY       memory of each edge device: 0, 200MB, 32GB, ...
   MULTICAST    on, off: trees in the network, or one copy per receiver

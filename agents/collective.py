@@ -16,7 +16,13 @@ from agents.operands import Operands, chunk_layout
 from agents.pacing import Burst, burst_schedule
 from agents.records import Kind, Recorder
 from agents.rounds import NEVER_NS
-from agents.sockets import BurstReceiver, BurstSender, precise_timers, udp_counters
+from agents.sockets import (
+    BurstReceiver,
+    BurstSender,
+    interface_index,
+    precise_timers,
+    udp_counters,
+)
 from agents.wire import PacketType, StreamLayout, datagram_bytes
 from controller.hostplan import HostPlan, HostStep
 
@@ -47,8 +53,9 @@ class Host:
         self._operands = Operands(ctx.seed, ctx.city, self._plan.chunks, layout)
         self._recorder = Recorder(ctx.output_path(ROLE, ".bin"))
         self._channel = Channel(ctx, self._plan, layout, self._operands, self._recorder)
-        own = ctx.addresses.island(ctx.city)
-        self._receiver = BurstReceiver(own, interface=None, idle_ns=0)
+        self._sums = self._plan.hub is not None
+        self._receiver = _receiver(ctx, self._plan)
+        self._everybody = (1 << len(ctx.plan.topology.codes)) - 1
         self._drops: Counter[str] = Counter()
         self._done_ns: int | None = None
 
@@ -79,7 +86,7 @@ class Host:
         batches = parse(
             self._receiver.buffer,
             *came,
-            kind=PacketType.DATA,
+            kind=PacketType.AGG if self._sums else PacketType.DATA,
             job_id=self._ctx.job_id,
             rejects=self._drops,
         )
@@ -88,6 +95,9 @@ class Host:
             if step is None or self._plan.paths[step.path].src != run.src:
                 self._drops["transfer"] += len(run.values)
                 continue
+            if self._sums and run.bitmap != self._everybody:
+                self._drops["partial sum"] += len(run.values)
+                continue
             refused = self._operands.take(step.transfer, run.block, run.values)
             if refused:
                 self._drops[refused] += len(run.values)
@@ -95,7 +105,7 @@ class Host:
             self._recorder.add(
                 now_ns - self._ctx.start_ns,
                 step.transfer,
-                Kind.DATA_IN,
+                Kind.AGGREGATE_IN if self._sums else Kind.DATA_IN,
                 run.src,
                 run.block,
                 len(run.values),
@@ -135,6 +145,16 @@ class Host:
         )
 
 
+def _receiver(ctx: AgentContext, plan: HostPlan) -> BurstReceiver:
+    """What comes from other hosts, or, as multicast, from a hub's aggregator."""
+    own_ip, port = ctx.addresses.island(ctx.city)
+    if plan.hub is None:
+        return BurstReceiver((own_ip, port), interface=None, idle_ns=0)
+    receiver = BurstReceiver(("", port), interface=interface_index(f"{ctx.code}-i"), idle_ns=0)
+    receiver.join([ctx.addresses.group(0, plan.hub)])
+    return receiver
+
+
 class Channel:
     """The sending side: one transfer after the other, each paced, over sockets that stay open.
 
@@ -169,7 +189,8 @@ class Channel:
             src=ctx.city,
         )
         size = datagram_bytes(layout.elements)
-        tags = {path.tag for path in plan.paths if path.src == ctx.city}
+        own = (path for path in plan.paths if (path.src, path.starts_at) == (ctx.city, "island"))
+        tags = {path.tag for path in own}
         self._sockets = {
             tag: BurstSender(size, None, ctx.addresses.path(ctx.city, tag)) for tag in tags
         }
@@ -214,7 +235,9 @@ class Channel:
         packed = self._packer.seal(
             burst.count, burst.block, self.datagrams, since_start_ns // _NS_PER_US, last
         )
-        self._sockets[path.tag].send(packed, ctx.addresses.island(path.dst))
+        addresses = ctx.addresses
+        to = addresses.island if path.ends_at == "island" else addresses.aggregator
+        self._sockets[path.tag].send(packed, to(path.dst))
         self._recorder.add(
             since_start_ns,
             step.transfer,

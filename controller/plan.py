@@ -133,6 +133,13 @@ class Plan(Frozen):
     collective: HostPlan | None = None
     """Set where the islands run a collective among themselves, instead of streams."""
 
+    @property
+    def aggregators(self) -> tuple[str, ...]:
+        """Cities whose aggregator takes part, in the order of the topology."""
+        if self.collective is not None:
+            return tuple(self.topology.codes[city] for city in self.collective.aggregators)
+        return self.topology.codes if self.aggregation else ()
+
     def round(self, index: int) -> RoundPlan:
         """Return the plan of round ``index`` of the run."""
         return self.period[index % len(self.period)]

@@ -103,30 +103,67 @@ def base_rules(plan: Plan) -> RuleSet:
 def path_flows(plan: Plan) -> tuple[FlowRule, ...]:
     """Flows for the paths of a collective, which need not be the shortest ones.
 
-    A path is known by sender, receiver and the sender's UDP port, at every switch but
-    the last one: from there the unicast flow leads to the island.
+    A path is known by sender, receiver and, of an island, the sender's UDP port, at every
+    switch but the last one: from there the unicast flow leads to the host. Between two
+    aggregators there is only one. What a hub sends to all islands has rules of a tree.
     """
     if plan.collective is None:
         return ()
     topology = plan.topology
+    address = {"island": island_ip, "aggregator": aggregator_ip}
     return tuple(
         FlowRule(
             dpid(topology.index(topology.edges[edge].src)),
             PATH_PRIORITY,
-            island_ip(path.dst),
+            address[path.ends_at](path.dst),
             output_port=topology.out_port(edge),
-            ipv4_src=island_ip(path.src),
-            udp_src=FIRST_PATH_UDP_PORT + path.tag,
+            ipv4_src=address[path.starts_at](path.src),
+            udp_src=FIRST_PATH_UDP_PORT + path.tag if path.starts_at == "island" else None,
         )
         for path in plan.collective.paths
+        if not path.is_branch
         for edge in path.edges
+    )
+
+
+def sum_rules(plan: Plan) -> RuleSet:
+    """Groups and flows of the tree from a hub's aggregator to every island.
+
+    Empty where no aggregator adds.
+
+    Raises
+    ------
+    InputError
+        The ways down from the hub are not one tree.
+    """
+    hosts = plan.collective
+    if hosts is None or hosts.hub is None:
+        return RuleSet()
+    topology, hub = plan.topology, hosts.hub
+    in_port = {hub: AGGREGATOR_PORT}
+    out_ports: dict[int, set[int]] = {}
+    for path in (path for path in hosts.paths if path.is_branch):
+        for edge in (topology.edges[index] for index in path.edges):
+            src, dst = topology.index(edge.src), topology.index(edge.dst)
+            out_ports.setdefault(src, set()).add(topology.out_port(edge.index))
+            back = topology.out_port(edge.index ^ 1)
+            if in_port.setdefault(dst, back) != back:
+                raise InputError(f"the ways down from {topology.codes[hub]} meet at {edge.dst}")
+        out_ports.setdefault(path.dst, set()).add(ISLAND_PORT)
+    group, address = group_id(0, hub), group_ip(0, hub)
+    return RuleSet(
+        tuple(GroupRule(dpid(city), group, tuple(sorted(out))) for city, out in out_ports.items()),
+        tuple(
+            FlowRule(dpid(city), MULTICAST_PRIORITY, address, in_port[city], group_id=group)
+            for city in out_ports
+        ),
     )
 
 
 def round_rules(plan: Plan, round_index: int) -> RuleSet:
     """Groups and flows of every multicast tree of one round of the run.
 
-    Empty with multicast off. A stream's packets are taken only from the edges that
+    With multicast off only `sum_rules`. A stream's packets are taken only from the edges that
     lead to a switch, so a stray copy cannot multiply.
 
     Parameters
@@ -147,7 +184,7 @@ def round_rules(plan: Plan, round_index: int) -> RuleSet:
 def stream_rules(plan: Plan, round_index: int, streams: Iterable[Stream]) -> RuleSet:
     """As `round_rules`, of streams that need not take the plan's trees."""
     if not plan.multicast:
-        return RuleSet()
+        return sum_rules(plan)
     groups: list[GroupRule] = []
     flows: list[FlowRule] = []
     for stream in (stream for stream in streams if stream.receivers):

@@ -35,6 +35,8 @@ NAMED_SCHEDULES = ("triangles", "pairs", "all-to-all", "regional")
 """Those of `controller.schedule`, which takes numpy to import; listing variables does not."""
 CHECKED_TYPES = tuple(name for name in get_args(ElementType) if name != "bf16")
 """Elements whose sums can be compared bit by bit; bf16 holds none of several islands."""
+IN_NETWORK = "in-network"
+"""The schedule in which aggregators in the network form one sum, and multicast brings it back."""
 COLLECTIVES: Mapping[str, str] = MappingProxyType(
     {
         "ring": "ring",
@@ -42,10 +44,12 @@ COLLECTIVES: Mapping[str, str] = MappingProxyType(
         "hierarchical": "hierarchical",
         "parameter-server": "parameter-server",
         "double-binary-tree": "double-binary-tree",
+        "direct": "direct",
         "tacos": "synthesised",
+        IN_NETWORK: "multicast-aggregation",
     }
 )
-"""Schedules in which the islands' hosts reduce among themselves, and their algorithms."""
+"""Schedules of one all-reduce of the islands' hosts, and their algorithms."""
 CONFIGS_DIR = Path(__file__).parent / "configs"
 REAL_CLOCK_SCALE = 1000.0
 """Scale where the config names none and the clock is real: a machine in real

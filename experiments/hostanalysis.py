@@ -25,6 +25,16 @@ from experiments.results import (
     write_json,
 )
 from experiments.runtime import Runtime, read_runtime
+from experiments.sumanalysis import (
+    Aggregators,
+    aggregator_drops,
+    aggregator_entries,
+    check_aggregators,
+    count_datagrams,
+    read_aggregators,
+    sum_copies,
+    sum_streams,
+)
 from experiments.trust import Trust, check_sends, read_trust
 from experiments.verdict import (
     Promise,
@@ -56,6 +66,8 @@ class HostRun:
     """By city index."""
     counters: tuple[dict[str, Any], ...]
     """By city index."""
+    aggregators: Aggregators
+    """Empty where hosts alone add."""
 
 
 def load_host_run(run_dir: Path) -> HostRun:
@@ -83,6 +95,7 @@ def load_host_run(run_dir: Path) -> HostRun:
         read_trust(run_dir),
         events,
         tuple(read_json(raw / f"{ROLE}-{code}.json") for code in plan.topology.codes),
+        read_aggregators(raw, plan),
     )
 
 
@@ -116,6 +129,8 @@ def transfer_table(run: HostRun) -> pd.DataFrame:
     The measured end is that of its last datagram's arrival; missing if nothing came.
     """
     codes = run.plan.topology.codes
+    if run.hosts.hub is not None:
+        return sum_streams(run.hosts, codes, run.events, run.aggregators)
     rows = [
         {
             "transfer": step.transfer,
@@ -150,7 +165,9 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     exact = sum(counted["chunks_exact"] for counted in run.counters)
     expected = hosts.chunks * len(codes)
     sent = sum(counted["datagrams_out"] for counted in run.counters)
-    came = sum(int(e["count"][e["kind"] == Kind.DATA_IN].sum()) for e in run.events)
+    kind = Kind.DATA_IN if hosts.hub is None else Kind.AGGREGATE_IN
+    came = sum(int(e["count"][e["kind"] == kind].sum()) for e in run.events)
+    sent, came = count_datagrams(hosts, sent, came, run.aggregators)
     drops = _drops(run)
     lost = max(0, sent - came - sum(drops.values()))
     conservation = Conservation(sent, came, drops, lost)
@@ -163,6 +180,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
     findings = [
         *_check_hosts(run, exact, expected),
+        *check_aggregators(run.aggregators, codes),
         *(check_times([time], promise, tolerance_percent) if complete else ()),
         *_check_losses(sent - came, drops),
         *conservation.findings(limits),
@@ -202,6 +220,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "sums_exact": exact == expected,
         "chunks_expected": expected,
         "chunks_exact": exact,
+        **aggregator_entries(hosts, codes, run.aggregators),
         "packets_sent": sent,
         "packets_lost": sent - came,
         "drops": drops,
@@ -220,10 +239,12 @@ def link_loads(run: HostRun) -> list[dict[str, Any]]:
     """Planned and measured bytes of every directed link, and its use in the planned time."""
     plan, hosts = run.plan, run.hosts
     planned = np.zeros(len(plan.topology.edges))
+    sends = (step for steps in hosts.steps for step in steps if step.kind == "send")
+    copies = [edge for step in sends for edge in hosts.paths[step.path].edges]
     # A chunk is cut to whole elements, which shows where chunks are small.
     layout = chunk_layout(hosts.chunk_bytes / plan.scale, run.runtime.mtu_bytes)
-    for step in (step for steps in hosts.steps for step in steps if step.kind == "send"):
-        planned[list(hosts.paths[step.path].edges)] += layout.wire_bytes * plan.scale
+    for edge in copies if hosts.hub is None else sum_copies(hosts):
+        planned[edge] += layout.wire_bytes * plan.scale
     return measured_loads(run.network, plan, planned, hosts.time_ms)
 
 
@@ -254,9 +275,11 @@ def _drops(run: HostRun) -> dict[str, int]:
         places[f"host {code}: socket full"] = full
         places[f"host {code}: no such port"] = counted["udp"].get("NoPorts", 0)
         places |= {f"host {code}: {why}": count for why, count in counted["drops"].items()}
+    places |= aggregator_drops(run.aggregators, run.plan.topology.codes)
     return {place: count for place, count in sorted(places.items()) if count}
 
 
 def _trace_sha256(run: HostRun) -> str:
-    """Hash of all events with their times, host by host."""
-    return hashlib.sha256(b"".join(events.tobytes() for events in run.events)).hexdigest()
+    """Hash of all events with their times, host by host, then aggregator by aggregator."""
+    parts = (*run.events, *(record.events for record in run.aggregators.values()))
+    return hashlib.sha256(b"".join(events.tobytes() for events in parts)).hexdigest()

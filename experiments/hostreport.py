@@ -29,6 +29,9 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         ("chunks exact", str(summary["chunks_expected"]), str(summary["chunks_exact"])),
         ("packets lost", "0", f"{summary['packets_lost']} of {summary['packets_sent']}"),
     ]
+    if "aggregators" in summary:
+        held = format_bytes(summary["memory_high_water_bytes"], 4)
+        rows.append((f"memory, {len(summary['aggregators'])} aggregators", "FIFO", held))
     if link is not None:
         planned, carried = (format_bytes(link[f"bytes_{w}"]) for w in ("planned", "measured"))
         rows.append((f"busiest link {link['link']}", planned, carried))

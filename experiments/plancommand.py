@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from controller.bottlenecks import find_bottlenecks
-from experiments.comparison.collective_rows import CollectiveRow, print_collectives
+from experiments.comparison.collective_rows import CollectiveRow, gain, print_collectives
 from experiments.comparison.collectives import compare_collectives
 from experiments.comparison.compare import Comparison, Request, compare
 from experiments.comparison.loss import sweep_losses
@@ -171,10 +171,20 @@ def compare_collectives_and_show(
     """
     made = compare_collectives(config, results_dir, quick=quick, workers=workers, progress=Step)
     if as_json:
-        rows = [asdict(row) for row in made.rows]
-        print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
+        found = gain(made.rows)
+        print_object(
+            {
+                "folder": str(made.folder),
+                "rows": [asdict(row) for row in made.rows],
+                "in_network_gain": None if found is None else found.factor,
+                "files": _names(made.files),
+                "notes": made.notes,
+            }
+        )
     else:
         print_collectives(made.rows, made.title)
+        for note in made.notes:
+            _print_line(note)
         _print_line(f"table and plot: {made.folder}")
     return _conclude(made.rows)
 

@@ -10,7 +10,7 @@ from controller.plan import Plan
 from experiments.comparison.packets import Measured
 from experiments.comparison.rows import ERROR, NOT_RUN, Source
 from experiments.comparison.tablefiles import number, print_cells, write_csv, write_markdown
-from experiments.config import ExperimentConfig
+from experiments.config import IN_NETWORK, ExperimentConfig
 from experiments.figures import FAINT, PLANNED, colour, new_figure, save, tidy
 
 MULTICAST_FPGA = "multicast + FPGA"
@@ -36,7 +36,8 @@ class CollectiveRow:
     release
         When hosts send (`controller.hostplan.Release`); empty where the network adds.
     bound_ms
-        Least time known for hosts alone; ``None`` where the network adds.
+        Least time known for hosts alone, and for one sum in the network for a network that
+        copies and adds; ``None`` where every edge adds.
     """
 
     schedule: str
@@ -60,7 +61,7 @@ def collective_row(config: ExperimentConfig, plan: Plan, got: Measured) -> Colle
     reasons = measured.get("reasons", ())
     return CollectiveRow(
         schedule=MULTICAST_FPGA if hosts is None else config.schedule,
-        release="" if hosts is None else hosts.release,
+        release="" if hosts is None or hosts.hub is not None else hosts.release,
         chunks=None if hosts is None else hosts.chunks,
         t_planned_ms=plan.prediction.t_ms,
         t_measured_ms=measured.get("t_measured_ms"),
@@ -98,19 +99,60 @@ def print_collectives(
 ) -> None:
     """Print the table, and below it why runs failed."""
     console = console or Console(highlight=False)
-    legend = "ms; bound: of hosts that send, receive and add"
+    legend = "ms; bound: of hosts that send, receive and add; of in-network: of such a network"
     print_cells([cells(row) for row in rows], _BRIEF, title, legend, console)
+    found = gain(rows)
+    if found is not None:
+        console.print(found.text, markup=False)
     for row in rows:
         if row.verdict in (ERROR, "FAIL"):
             console.print(f"- {row.schedule} {row.release}: {row.reason}", markup=False)
 
 
+@dataclass(frozen=True)
+class Gain:
+    """What sums in the network gain over the best schedule between hosts, as measured."""
+
+    between_hosts: CollectiveRow
+    in_network: CollectiveRow
+    factor: float
+
+    @property
+    def text(self) -> str:
+        """One line."""
+        best, network = self.between_hosts, self.in_network
+        return (
+            f"{network.schedule}: {self.factor:.3f} × as fast as the best between hosts, "
+            f"{best.schedule} ({best.release}): {network.t_measured_ms:.2f} against "
+            f"{best.t_measured_ms:.2f} ms"
+        )
+
+
+def gain(rows: Sequence[CollectiveRow]) -> Gain | None:
+    """Compare measured times of exact sums; ``None`` if either side has none."""
+    sound = [row for row in rows if row.sums_exact and row.verdict in ("PASS", "DEGRADED")]
+    timed = [(row.t_measured_ms, row) for row in sound if row.t_measured_ms]
+    between = [(ms, row) for ms, row in timed if row.release]
+    network = [(ms, row) for ms, row in timed if row.schedule == IN_NETWORK]
+    if not between or not network:
+        return None
+    best_ms, best = min(between, key=lambda one: one[0])
+    network_ms, row = network[0]
+    return Gain(best, row, best_ms / network_ms)
+
+
 def write_collective_tables(folder: Path, rows: Sequence[CollectiveRow], title: str) -> list[Path]:
     """Write every field as CSV, and what people read as Markdown."""
     names = [field.name for field in fields(CollectiveRow)]
+    found = gain(rows)
     return [
         write_csv(folder / "table.csv", names, (asdict(row) for row in rows)),
-        write_markdown(folder / "table.md", [cells(row) for row in rows], title),
+        write_markdown(
+            folder / "table.md",
+            [cells(row) for row in rows],
+            title,
+            () if found is None else (found.text,),
+        ),
     ]
 
 

@@ -1,6 +1,7 @@
 """Made-up runs of collectives: what analysis makes of sound and of broken ones."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,9 @@ def make_run(
     for city, code in enumerate(plan.topology.codes):
         changes = broken if code == "hkg" else {}
         _write_host(run_dir / "raw", plan, city, late_ms, changes)
-    network = _network(plan, broken.get("stray_bytes", 0))
+    sends = (step for steps in plan.collective.steps for step in steps if step.kind == "send")
+    edges = [edge for step in sends for edge in plan.collective.paths[step.path].edges]
+    network = network_record(plan, edges, broken.get("stray_bytes", 0))
     (run_dir / "raw" / "network.json").write_text(json.dumps(network))
     write_fidelity(run_dir / "raw", made_fidelity(plan))
     set_state(run_dir, "complete")
@@ -82,12 +85,12 @@ def _write_host(raw: Path, plan: Plan, city: int, late_ms: float, changes: dict[
     (raw / f"{ROLE}-{plan.topology.codes[city]}.json").write_text(json.dumps(counted))
 
 
-def _network(plan: Plan, stray_bytes: int) -> dict[str, Any]:
-    hosts = plan.collective
+def network_record(plan: Plan, edges: Sequence[int], stray_bytes: int = 0) -> dict[str, Any]:
+    """A sound network; each of the edges named has carried a chunk, as often as it is named."""
     carried = dict.fromkeys(range(len(plan.topology.edges)), 0.0)
-    for step in (step for steps in hosts.steps for step in steps if step.kind == "send"):
-        for edge in hosts.paths[step.path].edges:
-            carried[edge] += chunk_layout(hosts.chunk_bytes / plan.scale, 9000).wire_bytes
+    chunk_wire_bytes = chunk_layout(plan.collective.chunk_bytes / plan.scale, 9000).wire_bytes
+    for edge in edges:
+        carried[edge] += chunk_wire_bytes
     carried[0] += stray_bytes
     qdiscs = [
         {
