@@ -7,18 +7,15 @@ agent into its host's namespace.
 """
 
 import json
-import signal
-import socket
 import sys
-import tempfile
 import time
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from controller.plan import Plan, read_plan
 from experiments.agenda import Agenda
+from experiments.bringup import brought_up, stage, work_through
 from experiments.control import ControlServer
 from experiments.faultplay import not_reached, play
 from experiments.fleet import Fleet
@@ -26,26 +23,19 @@ from experiments.impairments import resolve
 from experiments.incarnations import FAULTS_FILE
 from experiments.netfacts import network_facts
 from experiments.runtime import Runtime, read_runtime
-from testbed.errors import CliquenetError, MachineError
+from testbed.errors import CliquenetError
 from testbed.namespaces import isolate
-from testbed.network import Network, build_network
+from testbed.network import Network
 from testbed.probe import measure_round_trips
-from testbed.processes import Child, Supervisor, spawn
+from testbed.processes import Supervisor
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
-READY_LIMIT_S = 120.0
 DRAIN_LIMIT_S = 60.0
 LEAD_S = 2
 """From the choice of the start time to the start: agents fork and get ready."""
 END_SLACK_S = 10.0
 """Beyond the islands' own deadline, after which the run counts as hung."""
-
-
-def stage(name: str, detail: str) -> None:
-    """Tell the host which stage begins; it adds the wall time."""
-    sys.stdout.write(f"@stage {json.dumps({'stage': name, 'detail': detail})}\n")
-    sys.stdout.flush()
 
 
 def emulate(run_dir: Path) -> None:
@@ -60,38 +50,16 @@ def emulate(run_dir: Path) -> None:
     runtime = read_runtime(run_dir / "runtime.json")
     stage("boot", "building the network")
     isolate()
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cliquenet-")))
-        supervisor = Supervisor()
-        stack.callback(supervisor.stop_all)
-        port = _free_port()
-        control = ControlServer(scratch / "control.sock", supervisor)
-        stack.callback(control.close)
-        controller = _start_controller(supervisor, run_dir, runtime, port, scratch)
-        network = stack.enter_context(
-            build_network(
-                plan.topology,
-                scale=plan.scale,
-                mtu_bytes=runtime.mtu_bytes,
-                name_prefix="",  # isolate(): nobody else is here
-                controller_port=port,
-                log_dir=run_dir / "log",
-                step=lambda name: stage(name.replace(" ", "_"), name),
-            )
-        )
-        supervisor.wait_until(lambda: control.ready, READY_LIMIT_S, "switches and first rules")
+    with brought_up(plan, runtime, run_dir) as standing:
+        network, control = standing.network, standing.control
         stage("up", "network up, measuring round-trip times")
         trips = measure_round_trips(network, scale=plan.scale)
         before = network.counters()
-        run = Run(plan, runtime, run_dir, network, supervisor, control)
+        run = Run(plan, runtime, run_dir, network, standing.supervisor, control)
         impairments = resolve(runtime.impairments, plan.topology)
         with network.impaired(impairments):
             start_ns = run.rounds()
-        control.send(command="stop")
-        supervisor.expect_exit([controller])
-        supervisor.wait_until(
-            lambda: not supervisor.alive([controller]), DRAIN_LIMIT_S, "the controller's end"
-        )
+        standing.stop_controller()
         network.check()
         facts = network_facts(plan, network, control, trips, before, start_ns, impairments)
         _write_json(run_dir / "raw" / "network.json", facts)
@@ -158,50 +126,13 @@ class Run:
         stage("round", f"round {index + 1} of {self._plan.rounds}")
 
 
-def _start_controller(
-    supervisor: Supervisor, run_dir: Path, runtime: Runtime, port: int, scratch: Path
-) -> Child:
-    argv = [
-        *(sys.executable, "-m", "controller"),
-        *("--framework", runtime.controller),
-        *("--port", str(port)),
-        *("--plan", str(run_dir / "plan.json")),
-        *("--control", str(scratch / "control.sock")),
-    ]
-    log = run_dir / "log" / "controller.log"
-    return supervisor.watch(spawn("controller", argv, log, {}))
-
-
 def _write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=1) + "\n")
 
 
-def _free_port() -> int:
-    """A TCP port of this namespace that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def main(argv: list[str]) -> int:
     """Run the folder named on the command line; one line on standard error if it fails."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        emulate(Path(argv[0]))
-    except CliquenetError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return error.status
-    except MemoryError:
-        sys.stderr.write("error: out of memory; raise guest_memory_mb or the scale\n")
-        return MachineError.status
-    except KeyboardInterrupt:
-        sys.stderr.write("error: interrupted\n")
-        return 130
-    return 0
+    return work_through(lambda: emulate(Path(argv[0])))
 
 
 if __name__ == "__main__":

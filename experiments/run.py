@@ -89,7 +89,8 @@ def run_experiment(
         name = f"User Mode Linux {kernel.parent.name}" if kernel else platform.release()
         write_manifest(run_dir, config, kernel=name, extra={"clock_reason": why})
         with progress(f"running {plan.rounds} rounds of {plan.schedule}") as step:
-            _emulate(config, run_dir, kernel, step)
+            follower = run_program("experiments.emulate", config, run_dir, kernel, step)
+        _add_wall_times(run_dir, follower)
     return run_dir
 
 
@@ -155,13 +156,34 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
     )
 
 
-def _emulate(config: ExperimentConfig, run_dir: Path, kernel: Path | None, step: Progress) -> None:
-    """Run the emulation program in the guest, or on this host, and keep its output."""
+def run_program(
+    module: str, config: ExperimentConfig, run_dir: Path, kernel: Path | None, step: Progress
+) -> StageFollower:
+    """Run a module on a run folder, in the guest or on this host, and keep its output.
+
+    Parameters
+    ----------
+    module
+        Takes the folder as its argument.
+    config
+        Seed, memory and limits.
+    run_dir
+        With a folder ``log`` in it; all that the guest may write to.
+    kernel
+        The virtual-time kernel, or ``None`` for this host.
+    step
+        Shows how far it is.
+
+    Raises
+    ------
+    CliquenetError
+        It failed; its last line.
+    """
     run_dir = run_dir.resolve()
     # Compiled once here: the guest would compile every module again at each boot.
     for room in ROOMS:
         compileall.compile_dir(ROOT / room, quiet=2)
-    command = [sys.executable, "-m", "experiments.emulate", str(run_dir)]
+    command = [sys.executable, "-m", module, str(run_dir)]
     with StageFollower(run_dir / "log" / "emulation.log", step.tick) as follower:
         if kernel is not None:
             status = run_in_virtual_time(
@@ -178,7 +200,7 @@ def _emulate(config: ExperimentConfig, run_dir: Path, kernel: Path | None, step:
             status = follower.run(command, cwd=ROOT, wall_limit_s=config.wall_limit_s)
     if status != 0:
         raise CliquenetError(f"the run failed: {follower.last_error()} (logs: {run_dir / 'log'})")
-    _add_wall_times(run_dir, follower)
+    return follower
 
 
 def _add_wall_times(run_dir: Path, follower: StageFollower) -> None:
