@@ -86,7 +86,7 @@ def brought_up(plan: Plan, runtime: Runtime, run_dir: Path) -> Iterator[Standing
 
 
 def work_through(work: Callable[[], None]) -> int:
-    """Do a program's work; returns its exit status, after one line on standard error if it fails."""
+    """Do a program's work; returns its exit status, with one line on standard error."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from controller.plan import Plan, read_plan
 from experiments.bringup import Standing, brought_up, stage, work_through
-from experiments.openmpi.job import AllReduce, Case, Job, Report
-from experiments.openmpi.launch import agent_script, mpirun
+from experiments.openmpi.job import AllReduce, Case, Job, Report, Variant
+from experiments.openmpi.launch import agent_script, command, reason
 from experiments.openmpi.package import environment
 from experiments.openmpi.rank import RankJob, RankReport
 from experiments.runtime import Runtime, read_runtime
@@ -46,10 +46,10 @@ def run(folder: Path) -> None:
     with brought_up(plan, runtime, folder) as standing:
         stage("up", "network up")
         ranks = _Ranks(job, plan, runtime, folder, standing)
-        cases = [ranks.case(algorithm) for algorithm in job.algorithms]
+        cases = tuple(ranks.case(variant) for variant in job.variants)
         standing.stop_controller()
         standing.network.check()
-    report = Report(job=job, elements=ranks.elements, cases=tuple(cases))
+    report = Report(job=job, cases=cases)
     (folder / "report.json").write_text(report.model_dump_json(indent=1) + "\n")
 
 
@@ -66,7 +66,7 @@ class _Ranks:
             cities=tuple(plan.topology.index(code) for code in job.hosts),
             wire_bytes=plan.payload_bytes / plan.scale,
             mtu_bytes=runtime.mtu_bytes,
-            repeats=1 + job.repeats,
+            repeats=job.repeats,
         )
         (folder / "rank.json").write_text(self._rank_job.model_dump_json())
         spaces = standing.network.islands()
@@ -84,35 +84,38 @@ class _Ranks:
             )
         )
         self._agent.chmod(0o755)
-        self.elements = 0
 
-    def case(self, algorithm: str) -> Case:
-        """All repetitions by one algorithm."""
-        stage(algorithm, f"Open MPI, {algorithm}")
-        reports, before = self._folder / "raw" / algorithm, self._dropped()
-        reports.mkdir()
-        program = ["experiments.openmpi.rank", str(self._folder / "rank.json"), str(reports)]
-        command = mpirun(self._job.hosts, algorithm, self._agent, program)
-        supervisor, log = self._standing.supervisor, self._folder / "log" / f"{algorithm}.log"
-        with self._first.entered():
-            child = supervisor.watch(spawn("Open MPI", command, log, self._environment))
-        supervisor.expect_exit([child])
+    def case(self, variant: Variant) -> Case:
+        """All repetitions of one variant."""
+        stage(variant.name, f"Open MPI, {variant.name}")
+        before, log = self._dropped(), self._folder / "log" / f"{variant.name}.log"
         try:
-            supervisor.wait_until(
-                lambda: not supervisor.alive([child]), _LIMIT_S, f"the end of {algorithm}"
-            )
-            found = [
-                read_model(RankReport, reports / f"rank-{rank}.json")
-                for rank in range(len(self._job.hosts))
-            ]
-        except ChildFailedError as error:
-            return Case(algorithm=algorithm, error=str(error))
-        self.elements = found[0].elements
+            found = self._launch(variant, log)
+        except ChildFailedError:
+            return Case(name=variant.name, error=reason(log.read_text(errors="replace")))
         return Case(
-            algorithm=algorithm,
-            runs=tuple(all_reduce(found, index) for index in range(self._rank_job.repeats)),
+            name=variant.name,
+            runs=tuple(all_reduce(found, index) for index in range(self._job.repeats)),
             dropped=self._dropped() - before,
         )
+
+    def _launch(self, variant: Variant, log: Path) -> list[RankReport]:
+        """Start all ranks, and wait for their end."""
+        reports = self._folder / "raw" / variant.name
+        reports.mkdir(exist_ok=True)
+        module = ["experiments.openmpi.rank", str(self._folder / "rank.json"), str(reports)]
+        argv = command(self._job.hosts, variant.settings, self._agent, module)
+        supervisor = self._standing.supervisor
+        with self._first.entered():
+            child = supervisor.watch(spawn("Open MPI", argv, log, self._environment))
+        supervisor.expect_exit([child])
+        supervisor.wait_until(
+            lambda: not supervisor.alive([child]), _LIMIT_S, f"the end of Open MPI, {variant.name}"
+        )
+        return [
+            read_model(RankReport, reports / f"rank-{rank}.json")
+            for rank in range(len(self._job.hosts))
+        ]
 
     def _dropped(self) -> int:
         counters: list[Mapping[str, int]] = self._standing.network.counters()["queues"]
@@ -141,7 +144,7 @@ def all_reduce(found: list[RankReport], index: int) -> AllReduce:
 def _tune_tcp() -> None:
     """Let the current host's TCP fill any link here, and keep what a connection has learned."""
     for name in ("tcp_rmem", "tcp_wmem"):
-        write_sysctl(f"net/ipv4/{name}", f"4096 131072 {_WINDOW_BYTES}")
+        write_sysctl(f"net/ipv4/{name}", f"4096 {_WINDOW_BYTES >> 2} {_WINDOW_BYTES}")
     write_sysctl("net/ipv4/tcp_slow_start_after_idle", "0")
 
 

@@ -1,6 +1,18 @@
 """What Open MPI is to run inside the virtual machine, and what came of it."""
 
+from collections.abc import Mapping
+
+from pydantic import Field
+
 from testbed.topology import Frozen
+
+
+class Variant(Frozen):
+    """An algorithm, and how messages are sent."""
+
+    name: str
+    settings: Mapping[str, str] = Field(default_factory=dict)
+    """Parameters of Open MPI."""
 
 
 class Job(Frozen):
@@ -13,9 +25,9 @@ class Job(Frozen):
     """Of Open MPI."""
     hosts: tuple[str, ...]
     """City of each rank."""
-    algorithms: tuple[str, ...]
+    variants: tuple[Variant, ...]
     repeats: int
-    """All-reduces after the first one, over connections that then have grown."""
+    """All-reduces by each, over connections that stay open; the first one opens them."""
 
 
 class AllReduce(Frozen):
@@ -30,9 +42,9 @@ class AllReduce(Frozen):
 
 
 class Case(Frozen):
-    """All all-reduces by one algorithm, over the same connections; or why there are none."""
+    """All all-reduces by one variant; or why there are none."""
 
-    algorithm: str
+    name: str
     runs: tuple[AllReduce, ...] = ()
     dropped: int = 0
     """Packets that the shapers dropped meanwhile."""
@@ -43,6 +55,4 @@ class Report(Frozen):
     """What was measured, with the job that asked for it."""
 
     job: Job
-    elements: int
-    """Numbers of 4 bytes that each host brings."""
     cases: tuple[Case, ...]

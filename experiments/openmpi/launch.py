@@ -8,23 +8,13 @@ goes through the emulated network.
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from testbed.nodes import PREFIX_BITS
 
-ALGORITHMS: Mapping[str, int] = MappingProxyType(
-    {
-        "default": 0,
-        "nonoverlapping": 2,
-        "recursive-doubling": 3,
-        "ring": 4,
-        "segmented-ring": 5,
-        "rabenseifner": 6,
-    }
-)
-"""Values of ``coll_tuned_allreduce_algorithm`` (Open MPI 4.1); 0 leaves the choice to it."""
-
+PROGRAM = "orterun"
 _NETWORK = f"10.0.0.0/{PREFIX_BITS}"
+_REASON_LINES = 3
+_REASON_CHARACTERS = 300
 
 
 def agent_script(namespaces: Mapping[str, str]) -> str:
@@ -46,14 +36,23 @@ exec nsenter --net="$namespace" unshare --uts \\
 """
 
 
-def mpirun(
-    hosts: Sequence[str], algorithm: str, agent: Path, program: Sequence[str]
+def command(
+    hosts: Sequence[str], settings: Mapping[str, str], agent: Path, module: Sequence[str]
 ) -> list[str]:
-    """Arguments that start one rank on each host, in their order.
+    """Arguments that start one rank on each host, in their order, with TCP as the only way.
 
-    TCP alone, on the emulated network; the tuned all-reduce, by the algorithm named.
+    Parameters
+    ----------
+    hosts
+        Names that the remote shell knows.
+    settings
+        Parameters of Open MPI beside those that the emulated network takes.
+    agent
+        The remote shell.
+    module
+        Python module that each rank runs, and its arguments.
     """
-    settings = {
+    parameters = {
         "plm": "rsh",
         "plm_rsh_agent": str(agent),
         "plm_rsh_no_tree_spawn": "1",  # else hosts would start each other
@@ -63,13 +62,19 @@ def mpirun(
         "pml": "ob1",
         "reachable": "weighted",
         "mpi_yield_when_idle": "1",
-        "coll_tuned_use_dynamic_rules": "1",
-        "coll_tuned_allreduce_algorithm": str(ALGORITHMS[algorithm]),
+        **settings,
     }
     return [
-        "orterun",
+        PROGRAM,
         "--allow-run-as-root",
         *("--host", ",".join(hosts), "-np", str(len(hosts)), "--map-by", "node"),
-        *(word for name, value in settings.items() for word in ("--mca", name, value)),
-        *(sys.executable, "-m", *program),
+        *(word for name, value in parameters.items() for word in ("--mca", name, value)),
+        *(sys.executable, "-m", *module),
     ]
+
+
+def reason(output: str) -> str:
+    """What Open MPI said first when it failed, on one line: without its frames and advice."""
+    lines = [line.strip() for line in output.splitlines()]
+    said = [line for line in lines if line.strip("-")]
+    return " ".join(said[:_REASON_LINES])[:_REASON_CHARACTERS] or "no output"

@@ -41,7 +41,6 @@ class RankReport(Frozen):
     """The common instant, on CLOCK_MONOTONIC."""
     end_ns: tuple[int, ...]
     exact: tuple[bool, ...]
-    elements: int
     retransmitted: tuple[int, ...]
     """TCP segments that the host sent again meanwhile."""
 
@@ -89,8 +88,7 @@ class OpenMpi:
 def numbers(job: RankJob, city: int) -> npt.NDArray[np.int32]:
     """What a host brings, as in our own collectives."""
     layout = chunk_layout(job.wire_bytes, job.mtu_bytes)
-    used = (layout.blocks - 1) * layout.elements + layout.last_elements
-    return operand(job.seed, city, 0, layout).ravel()[:used]
+    return operand(job.seed, city, 0, layout).ravel()[: layout.total_elements]
 
 
 def retransmitted_segments(text: str) -> int:
@@ -119,7 +117,6 @@ def measure(job: RankJob, mpi: OpenMpi) -> RankReport:
         begin_ns=tuple(begins),
         end_ns=tuple(ends),
         exact=tuple(exact),
-        elements=own.size,
         retransmitted=tuple(again),
     )
 
