@@ -172,9 +172,10 @@ def compare_collectives_and_show(
     made = compare_collectives(config, results_dir, quick=quick, workers=workers, progress=Step)
     if as_json:
         rows = [asdict(row) for row in made.rows]
-        _print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
+        shown = {"folder": str(made.folder), "rows": rows, "notes": made.notes}
+        _print_object({**shown, "files": _names(made.files)})
     else:
-        print_collectives(made.rows, made.title)
+        print_collectives(made.rows, made.title, made.notes)
         _print_line(f"table and plot: {made.folder}")
     return _conclude(made.rows)
 

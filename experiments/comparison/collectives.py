@@ -1,4 +1,4 @@
-"""All-reduce between hosts by each algorithm, beside the network that adds: runs and files."""
+"""All-reduce between hosts by each algorithm, beside the network that adds and Open MPI."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from experiments.comparison.collective_rows import (
     draw_collectives,
     write_collective_tables,
 )
+from experiments.comparison.open_mpi import compare_open_mpi
 from experiments.comparison.packets import compare_configs, comparison_folder
 from experiments.config import COLLECTIVES, ExperimentConfig
 from experiments.run import ProgressFactory
@@ -28,6 +29,7 @@ class CollectiveComparison:
     folder: Path
     title: str
     rows: list[CollectiveRow]
+    notes: list[str]
     files: list[Path]
 
 
@@ -82,10 +84,14 @@ def compare_collectives(
     folder = comparison_folder(results_dir / FOLDER, configs)
     found = compare_configs(configs, results_dir, workers=workers, force=False, progress=progress)
     rows = [collective_row(config, *made) for config, made in zip(configs, found, strict=True)]
+    # Any plan between hosts will do: the bound is the same for all of them.
+    peers, notes = compare_open_mpi(configs[0], found[0][0], folder / "open-mpi", progress)
+    rows += peers
     title = (
         f"All-reduce of {format_bytes(configs[0].payload_bytes)} "
         f"on {found[0][0].topology.name}, measured"
     )
-    files = [*write_collective_tables(folder, rows, title), draw_collectives(folder, rows, title)]
+    files = write_collective_tables(folder, rows, title, notes)
+    files.append(draw_collectives(folder, rows, title))
     give_to_caller(folder)
-    return CollectiveComparison(folder, title, rows, files)
+    return CollectiveComparison(folder, title, rows, notes, files)

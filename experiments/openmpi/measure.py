@@ -16,7 +16,7 @@ from experiments.run import ProgressFactory, make_runtime, run_program, terminat
 from testbed.errors import InputError
 from testbed.jsonmodel import read_model
 from testbed.paths import give_to_caller, make_dir
-from testbed.routing import route
+from testbed.routing import path_delay_ms, route
 from testbed.topology import Topology
 from testbed.virtualtime.kernel import ensure_kernel
 
@@ -85,22 +85,27 @@ def ring_order(topology: Topology) -> tuple[str, ...]:
     return tuple(topology.codes[city] for city in tour)
 
 
-def ring_bandwidth_ms(plan: Plan) -> float:
-    """Least time of a ring's bytes over its busiest link: 2 (n − 1) / n · S · streams ÷ rate.
+def ring_arithmetic(plan: Plan) -> tuple[float, float]:
+    """What a ring takes at least, on shortest paths: for its bytes, and for its delays, in ms.
 
-    Every rank sends that much to its successor (Patarasu and Yuan 2009), on the shortest
-    path; delays, headers and waiting are left out.
+    Bytes: 2 (n − 1) / n · S over the busiest link (Patarasu and Yuan 2009), headers left
+    out. Delays: of the 2 (n − 1) hops that one chunk makes in turn, from the worst start.
     """
     topology, routing = plan.topology, route(plan.topology)
     order = [topology.index(code) for code in ring_order(topology)]
-    successors = zip(order, [*order[1:], order[0]], strict=True)
-    paths = [routing.path(src, dst) for src, dst in successors]
-    sent_bits = 2 * (len(order) - 1) / len(order) * plan.payload_bytes * 8
-    rates = [city.access_rate_gbps for city in topology.cities]
+    count = len(order)
+    paths = [routing.path(order[i], order[(i + 1) % count]) for i in range(count)]
+    rates_gbps = [city.access_rate_gbps for city in topology.cities]
     for edge in {edge for path in paths for edge in path}:
         streams = sum(edge in path for path in paths)
-        rates.append(topology.edges[edge].rate_gbps / streams)
-    return sent_bits / (min(rates) * 1e6)
+        rates_gbps.append(topology.edges[edge].rate_gbps / streams)
+    hops = 2 * (count - 1)
+    sent_bits = hops / count * plan.payload_bytes * 8
+    delays_ms = [path_delay_ms(topology, path) for path in paths]
+    worst_ms = max(
+        sum(delays_ms[(start + hop) % count] for hop in range(hops)) for start in range(count)
+    )
+    return sent_bits / (min(rates_gbps) * 1e6), worst_ms
 
 
 def vector_bytes(plan: Plan, mtu_bytes: int) -> int:

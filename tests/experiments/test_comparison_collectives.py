@@ -88,7 +88,7 @@ def test_the_files_hold_every_row(tmp_path: Path) -> None:
 
 def test_the_printed_table_says_why_a_run_failed() -> None:
     console = Console(record=True, width=140)
-    print_collectives(ROWS, "A title", console)
+    print_collectives(ROWS, "A title", ["with a shim"], console)
     assert "the guest died" in console.export_text()
     assert cells(ROWS[0])["/ bound"] == "2.02"
     assert cells(FAILED)["/ bound"] == cells(NETWORK)["/ bound"] == "–"
