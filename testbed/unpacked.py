@@ -56,7 +56,7 @@ def _fetch(name: str, packages: Sequence[str], folder: Path) -> None:
             for package in packages:
                 run(["apt-get", "download", "-q", package], cwd=folder, timeout_s=_LIMIT_S)
             for archive in sorted(folder.glob("*.deb")):
-                form = "${Package} ${Version}\n"
+                form = "${Package} ${Version}"
                 lines.append(run(["dpkg-deb", "--show", f"--showformat={form}", str(archive)]))
                 run(["dpkg", "-x", str(archive), str(folder)], timeout_s=_LIMIT_S)
                 archive.unlink()
@@ -64,5 +64,5 @@ def _fetch(name: str, packages: Sequence[str], folder: Path) -> None:
         raise MachineError(
             f"cannot fetch {name}: {error}; try `sudo apt-get update`, then again"
         ) from error
-    (folder / _VERSIONS).write_text("".join(lines))
+    (folder / _VERSIONS).write_text("\n".join(lines))
     give_to_caller(folder)

@@ -46,8 +46,18 @@ def ensure_open_mpi() -> Installation:
         The distribution's packages cannot be had, or there is no compiler.
     """
     root = unpacked(_NAME, _PACKAGES)
-    shim = ensure_library("waiting", [_HERE / "waiting.c"], _HERE)
-    return Installation(root, shim, versions(root)[_MAIN])
+    return Installation(root, ensure_shim(), versions(root)[_MAIN])
+
+
+def ensure_shim() -> Path:
+    """The library that is preloaded, compiled first if the cache does not hold it.
+
+    Raises
+    ------
+    MachineError
+        There is no compiler.
+    """
+    return ensure_library("waiting", [_HERE / "waiting.c"], _HERE)
 
 
 def environment(root: Path, shim: Path) -> dict[str, str]:
