@@ -12,8 +12,8 @@ from experiments.run import ProgressFactory
 from testbed.errors import CliquenetError
 
 _SHIM = (
-    "a preloaded shim lets virtual time pass while it waits: "
-    "a poll without patience waits up to a millisecond, a yield takes a microsecond"
+    "a preloaded shim lets virtual time pass while it waits: a yield takes a microsecond, "
+    "and who polls without end waits for his descriptors"
 )
 
 

@@ -92,7 +92,8 @@ class _Ranks:
         try:
             found = self._launch(variant, log)
         except ChildFailedError:
-            return Case(name=variant.name, error=reason(log.read_text(errors="replace")))
+            said = reason(log.read_text(errors="replace"))
+            return Case(name=variant.name, error=f"{said} (log: log/{log.name})")
         return Case(
             name=variant.name,
             runs=tuple(all_reduce(found, index) for index in range(self._job.repeats)),

@@ -13,7 +13,6 @@ from testbed.nodes import PREFIX_BITS
 
 PROGRAM = "orterun"
 _NETWORK = f"10.0.0.0/{PREFIX_BITS}"
-_REASON_LINES = 3
 _REASON_CHARACTERS = 300
 
 
@@ -74,7 +73,7 @@ def command(
 
 
 def reason(output: str) -> str:
-    """What Open MPI said first when it failed, on one line: without its frames and advice."""
-    lines = [line.strip() for line in output.splitlines()]
-    said = [line for line in lines if line.strip("-")]
-    return " ".join(said[:_REASON_LINES])[:_REASON_CHARACTERS] or "no output"
+    """What Open MPI said first when it failed: one sentence, without its frames and advice."""
+    lines = (line.strip() for line in output.splitlines())
+    said = " ".join(line for line in lines if line.strip("-"))
+    return said.partition(". ")[0][:_REASON_CHARACTERS].rstrip(".:") or "it said nothing"
