@@ -29,7 +29,7 @@ def test_open_mpi_adds_up_exactly_in_virtual_time_and_its_failure_is_one_line(
     ring, failed = report.cases
     assert [run.exact for run in ring.runs] == [True, True]
     assert ring.dropped == 0
-    # Nobody beats the links, and a warm ring needs little beside: each switch takes segments in whole.
+    # Nobody beats the links, and but switches take in large segments whole.
     bytes_ms, delays_ms = ring_arithmetic(plan_experiment(config))
     assert bytes_ms < ring.runs[1].time_ms < 2 * (bytes_ms + delays_ms)
     assert failed.runs == ()
