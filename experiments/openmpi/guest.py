@@ -5,6 +5,7 @@
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,8 +22,9 @@ from testbed.jsonmodel import read_model
 from testbed.namespaces import isolate, write_sysctl
 from testbed.processes import ChildFailedError, spawn
 
-_LIMIT_S = 600.0
-"""Virtual time for all repetitions by one algorithm, the launch included."""
+_LAUNCH_LIMIT_S = 60.0
+_PATIENCE = 40.0
+"""Each all-reduce may take so many times as long as our ring is planned to take."""
 _WINDOW_BYTES = 1 << 28
 """Far beyond any rate × round-trip time here, so that windows never limit a connection."""
 _PAGE_BYTES = 4096
@@ -84,6 +86,7 @@ class _Ranks:
             )
         )
         self._agent.chmod(0o755)
+        self._limit_s = _LAUNCH_LIMIT_S + _PATIENCE * job.repeats * plan.prediction.t_ms / 1e3
 
     def case(self, variant: Variant) -> Case:
         """All repetitions of one variant."""
@@ -103,7 +106,8 @@ class _Ranks:
     def _launch(self, variant: Variant, log: Path) -> list[RankReport]:
         """Start all ranks, and wait for their end."""
         reports = self._folder / "raw" / variant.name
-        reports.mkdir(exist_ok=True)
+        shutil.rmtree(reports, ignore_errors=True)  # of a run that was interrupted
+        reports.mkdir()
         module = ["experiments.openmpi.rank", str(self._folder / "rank.json"), str(reports)]
         argv = command(self._job.hosts, variant.settings, self._agent, module)
         supervisor = self._standing.supervisor
@@ -111,7 +115,9 @@ class _Ranks:
             child = supervisor.watch(spawn("Open MPI", argv, log, self._environment))
         supervisor.expect_exit([child])
         supervisor.wait_until(
-            lambda: not supervisor.alive([child]), _LIMIT_S, f"the end of Open MPI, {variant.name}"
+            lambda: not supervisor.alive([child]),
+            self._limit_s,
+            f"the end of Open MPI, {variant.name}",
         )
         return [
             read_model(RankReport, reports / f"rank-{rank}.json")
