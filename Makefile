@@ -75,7 +75,7 @@ make fuzz         feed damaged datagrams to the aggregator and the island; count
 make kills        kill and interrupt runs at random moments; tell what is left behind
 make compare-uftp measure uftp and our stream over the same lossy link
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
-make compare-collectives  run all-reduce between hosts by each algorithm; one table and a plot
+make compare-collectives  run all-reduce between hosts by each algorithm, and Open MPI; one table
 make bench-collectives  measure the synthesiser against published figures
 make bench-identity  run one experiment again and again, idle and under load; compare traces
 make bench-scale  measure how a run grows with cities and with the emulated rate
