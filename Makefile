@@ -86,7 +86,7 @@ make compare-uftp measure uftp and our stream over the same lossy link
 make fault-matrix run every kind of event with Triangles and All-to-All; check what comes of it
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
 make compare-collectives  run all-reduce by each algorithm, between hosts and by sums in the
-                  network; one table and a plot
+                  network, and by Open MPI; one table and a plot
 make bench-collectives  measure the synthesiser against published figures
 make bench-identity  run one experiment again and again, idle and under load; compare traces
 make bench-scale  measure how a run grows with cities and with the emulated rate

@@ -177,14 +177,12 @@ def compare_collectives_and_show(
                 "folder": str(made.folder),
                 "rows": [asdict(row) for row in made.rows],
                 "in_network_gain": None if found is None else found.factor,
-                "files": _names(made.files),
                 "notes": made.notes,
+                "files": _names(made.files),
             }
         )
     else:
-        print_collectives(made.rows, made.title)
-        for note in made.notes:
-            _print_line(note)
+        print_collectives(made.rows, made.title, made.notes)
         _print_line(f"table and plot: {made.folder}")
     return _conclude(made.rows)
 
