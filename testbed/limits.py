@@ -28,7 +28,7 @@ class Limits(Frozen):
     cpu_percent: float | None = Field(None, ge=0, description="of the machine's processors")
     steal_percent: float | None = Field(None, ge=0, description="taken by other machines")
     fail_factor: float | None = Field(
-        None, ge=1, description="above a limit: DEGRADED; above so many times it: FAIL"
+        None, ge=1, description="beyond a limit is DEGRADED, beyond so many times it FAIL"
     )
 
     def at(self, clock: Clock) -> "Limits":
@@ -49,7 +49,8 @@ class Limits(Frozen):
         limit: float | None = getattr(self, name)
         if limit is None or value <= limit:
             return None
-        return "FAIL" if value > limit * (self.fail_factor or 1.0) else "DEGRADED"
+        fails = self.fail_factor is not None and value > limit * self.fail_factor
+        return "FAIL" if fails else "DEGRADED"
 
 
 DEFAULTS: Mapping[Clock, Limits] = MappingProxyType(
@@ -67,7 +68,7 @@ DEFAULTS: Mapping[Clock, Limits] = MappingProxyType(
             timer_late_us=10.0,
             fail_factor=1.0,
         ),
-        # A host's wake-ups and interrupts come on top.
+        # A host's wake-ups and interrupts come on top; how late they can be, nobody knows.
         "real": Limits(
             delay_us=500.0,
             jitter_us=250.0,
@@ -79,7 +80,6 @@ DEFAULTS: Mapping[Clock, Limits] = MappingProxyType(
             timer_late_us=1000.0,
             cpu_percent=90.0,
             steal_percent=2.0,
-            fail_factor=100.0,
         ),
     }
 )
