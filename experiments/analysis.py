@@ -13,7 +13,6 @@ from experiments.accounting import count_legs, deliver, evictions, partial_sums
 from experiments.conservation import conserve
 from experiments.counters import (
     drop_places,
-    latest_send_us,
     memory_capacity,
     memory_high_water,
     stale_rows,
@@ -22,13 +21,12 @@ from experiments.counters import (
 from experiments.decay import Decay, measure_decay, start_lifetime
 from experiments.eventpart import event_part
 from experiments.events import stream_table, write_tables
-from experiments.lateness import send_lateness
+from experiments.lateness import check_lateness, send_lateness
 from experiments.lossy import lossy_part, promise_of
 from experiments.network_record import NetworkRecord, measured_loads
 from experiments.outcomes import entry
 from experiments.results import amend_manifest, configured, read_manifest, read_state, write_json
 from experiments.rundata import RunData, load_run
-from experiments.trust import check_sends
 from experiments.verdict import (
     RoundTime,
     check_decay,
@@ -43,6 +41,7 @@ from testbed.findings import judge, reasons
 from testbed.paths import give_to_caller
 
 DEFAULT_TOLERANCE_PERCENT = 1.0
+DEFAULT_LATE_MS = 1.0
 NS_PER_MS = 1_000_000
 
 
@@ -92,16 +91,17 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     links = link_loads(network, plan)
     promise = promise_of(run)
     limits = run.runtime.limits.at(run.runtime.clock)
-    late_us = latest_send_us(run)
     lossy = lossy_part(run, drops, legs)
     lateness = send_lateness(run)
     manifest = read_manifest(run.run_dir)
     tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
+    late_ms = configured(manifest, "late_ms", DEFAULT_LATE_MS)
     events = event_part(run, times, delivery, promise, tolerance_percent)
     conservation = conserve(run, legs, drops)
     findings = [
         *check_plan(plan),
         *check_times(times, promise, tolerance_percent),
+        *check_lateness(lateness, promise, run.runtime.clock, late_ms),
         *check_sums(sums, delivery, partial, stale, promise),
         *check_decay(decay, promise, excused=bool(stale or run.crashed)),
         *events.findings,
@@ -109,7 +109,6 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         *([] if promise.asked else conservation.findings(limits)),
         *check_shapers(network, plan, run.runtime.mtu_bytes),
         *run.trust.findings(limits),
-        *([] if promise.asked else check_sends(late_us, limits)),
         *check_links(links, plan, promise),
     ]
     measured = [t.measured_ms for t in times if t.measured_ms is not None]
@@ -175,7 +174,6 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "links": links,
         "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
         **run.trust.entries(),
-        "send_late_us": late_us,
         "network_up_wall_s": round(network.network_up_wall_s(), 3),
         "wall_s": state.get("wall_s"),
         "trace_sha256": run.trace.sha256(),

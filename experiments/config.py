@@ -235,6 +235,9 @@ class ExperimentConfig(BaseModel):
     lead_s: Annotated[float, real(1, 3600)] | None = Field(
         None, description="from the start of the agents to round 0; null: 2, real clock: 10"
     )
+    late_ms: Annotated[float, real(0.001, 100_000)] = Field(
+        1.0, description="real clock: 99 % of the sends may leave so late"
+    )
     tolerance_percent: Annotated[float, real(0.001, 100)] = Field(
         1.0, description="how far measured T may lie from planned T"
     )

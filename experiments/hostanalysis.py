@@ -35,7 +35,7 @@ from experiments.sumanalysis import (
     sum_copies,
     sum_streams,
 )
-from experiments.trust import Trust, check_sends, read_trust
+from experiments.trust import Trust, read_trust
 from experiments.verdict import (
     Promise,
     RoundTime,
@@ -172,7 +172,6 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     lost = max(0, sent - came - sum(drops.values()))
     conservation = Conservation(sent, came, drops, lost)
     limits = run.runtime.limits.at(run.runtime.clock)
-    late_us = max(counted["late_out_ns"] for counted in run.counters) / 1e3
     links = link_loads(run)
     # Without the schedule's times links are shared, and the schedule promises nothing.
     promise = Promise(feasible=hosts.release == "planned")
@@ -186,7 +185,6 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         *conservation.findings(limits),
         *check_shapers(run.network, plan, run.runtime.mtu_bytes),
         *run.trust.findings(limits),
-        *check_sends(late_us, limits),
         *check_links(links, plan, promise),
     ]
     return {
@@ -228,7 +226,6 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "links": links,
         "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
         **run.trust.entries(),
-        "send_late_us": late_us,
         "network_up_wall_s": round(run.network.network_up_wall_s(), 3),
         "wall_s": read_state(run.run_dir).get("wall_s"),
         "trace_sha256": _trace_sha256(run),
