@@ -17,11 +17,19 @@ from experiments.counters import (
     sum_checks,
 )
 from experiments.decay import Decay, measure_decay, start_lifetime
-from experiments.events import stream_table, write_tables
+from experiments.events import ROLES, stream_table, write_tables
 from experiments.lossy import lossy_part, promise_of
 from experiments.network_record import NetworkRecord, measured_loads
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.rundata import RunData, load_run
+from experiments.trainingfigures import (
+    HostTraining,
+    check_training,
+    last_sums_ns,
+    measure_host,
+    training_entries,
+)
+from experiments.trainingplan import step_planned_ms
 from experiments.verdict import (
     RoundTime,
     check_decay,
@@ -84,11 +92,13 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     links = link_loads(network, plan)
     promise = promise_of(run)
     lossy = lossy_part(run, drops, legs)
+    trains = plan.training, train_islands(run), step_planned_ms(plan)
     findings = [
         *check_plan(plan),
         *check_times(times, promise, _tolerance_percent(run.run_dir)),
         *check_sums(sums, delivery, partial, stale, promise),
         *check_decay(decay, stale, promise),
+        *check_training(*trains, _tolerance_percent(run.run_dir)),
         *(lossy.findings if promise.asked else check_losses(legs.lost, drops, plan)),
         *check_network(network, plan, run.runtime.clock),
         *check_links(links, plan, promise),
@@ -138,6 +148,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "partial_blocks": sum(partial.values()),
         "partial_causes": partial,
         **lossy.entries,
+        **training_entries(*trains),
         "evictions": evictions(run.trace, causes),
         "memory_bytes": plan.memory_bytes,
         "memory_with_fifo_bytes": memory_capacity(run),
@@ -162,6 +173,21 @@ def round_times(streams: pd.DataFrame, plan: Plan) -> list[RoundTime]:
         RoundTime(k, plan.round(k).t_ms, float(last_ms[k]) if k in last_ms.index else None)
         for k in range(plan.rounds)
     ]
+
+
+def train_islands(run: RunData) -> dict[str, HostTraining | None]:
+    """Each island's training, by city code; empty without."""
+    training = run.plan.training
+    if training is None:
+        return {}
+    events = run.trace.events[run.trace.events["role"] == ROLES.index("island")]
+    codes = run.plan.topology.codes
+    each = [events[events["city"] == city] for city in range(len(codes))]
+    ends_ns = last_sums_ns(each)
+    return {
+        code: measure_host(one, training, end_ns)
+        for code, one, end_ns in zip(codes, each, ends_ns, strict=True)
+    }
 
 
 def island_traffic(streams: pd.DataFrame, plan: Plan) -> dict[str, dict[str, float]]:

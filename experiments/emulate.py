@@ -7,6 +7,7 @@ agent into its host's namespace.
 """
 
 import json
+import math
 import signal
 import socket
 import sys
@@ -37,7 +38,8 @@ NS_PER_S = 1_000_000_000
 READY_LIMIT_S = 120.0
 DRAIN_LIMIT_S = 60.0
 LEAD_S = 2
-"""From the choice of the start time to the start: agents fork and get ready."""
+"""From the choice of the start time to the start, or to what is computed before it: agents
+fork and get ready."""
 END_SLACK_S = 10.0
 """Beyond the islands' own deadline, after which the run counts as hung."""
 
@@ -115,7 +117,7 @@ class Run:
         self._faults = sorted(runtime.events, key=lambda fault: fault.at_ms)
         self._supervisor = supervisor
         self._control = control
-        self._start_ns = (time.monotonic_ns() // NS_PER_S + LEAD_S) * NS_PER_S
+        self._start_ns = (time.monotonic_ns() // NS_PER_S + _lead_s(plan)) * NS_PER_S
         self._fleet = Fleet(plan, runtime, run_dir, network, supervisor, self._start_ns)
 
     def rounds(self) -> int:
@@ -156,6 +158,11 @@ class Run:
         if index not in self._control.confirmed_ns:
             raise CliquenetError(f"the rules of round {index} were not confirmed when it started")
         stage("round", f"round {index + 1} of {self._plan.rounds}")
+
+
+def _lead_s(plan: Plan) -> int:
+    compute_ms = 0.0 if plan.training is None else plan.training.compute_ms
+    return LEAD_S + math.ceil(compute_ms / 1000)
 
 
 def _start_controller(

@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,18 @@ import pandas as pd
 
 from agents.collective import ROLE
 from agents.records import Kind, read_events
-from controller.hostplan import HostPlan
+from controller.hostplan import HostPlan, HostStep
 from controller.plan import Plan, read_plan
+from controller.training import unroll
 from experiments.network_record import NetworkRecord, measured_loads, read_network
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.runtime import Runtime, read_runtime
+from experiments.trainingfigures import (
+    HostTraining,
+    check_training,
+    measure_host,
+    training_entries,
+)
 from experiments.verdict import (
     Finding,
     Promise,
@@ -46,6 +54,29 @@ class HostRun:
     """By city index."""
     counters: tuple[dict[str, Any], ...]
     """By city index."""
+
+    @cached_property
+    def steps(self) -> tuple[tuple[HostStep, ...], ...]:
+        """What each host did, all all-reduces; by city index."""
+        cities = range(len(self.plan.topology.codes))
+        return tuple(unroll(self.hosts, self.plan.training, city) for city in cities)
+
+    @property
+    def syncs(self) -> int:
+        """How many all-reduces there were."""
+        return 1 if self.plan.training is None else self.plan.training.syncs
+
+    @property
+    def last_start_ms(self) -> float:
+        """When the last one starts by the plan."""
+        training, t_ms = self.plan.training, self.hosts.time_ms
+        return 0.0 if training is None else (training.syncs - 1) * training.spacing_ms(t_ms)
+
+    @property
+    def step_planned_ms(self) -> float:
+        """Time of a step by the plan; 0 if nothing is computed."""
+        training = self.plan.training
+        return 0.0 if training is None else training.step_ms(self.hosts.time_ms)
 
 
 def load_host_run(run_dir: Path) -> HostRun:
@@ -114,11 +145,11 @@ def transfer_table(run: HostRun) -> pd.DataFrame:
             "planned_start_ms": step.start_ms,
             "planned_end_ms": step.end_ms,
         }
-        for city, steps in enumerate(run.hosts.steps)
+        for city, steps in enumerate(run.steps)
         for step in steps
         if step.kind == "send"
     ]
-    adds = {s.transfer for steps in run.hosts.steps for s in steps if s.kind == "reduce"}
+    adds = {s.transfer for steps in run.steps for s in steps if s.kind == "reduce"}
     table = pd.DataFrame(rows).set_index("transfer").sort_index()
     table["adds"] = table.index.isin(adds)
     all_events = np.concatenate(run.events)
@@ -134,18 +165,21 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     plan, hosts, codes = run.plan, run.hosts, run.plan.topology.codes
     done_ns = [counted["done_ns"] for counted in run.counters]
     complete = all(counted["complete"] for counted in run.counters)
-    measured_ms = max(done_ns) / NS_PER_MS if complete else None
+    measured_ms = max(done_ns) / NS_PER_MS - run.last_start_ms if complete else None
     time = RoundTime(0, hosts.time_ms, measured_ms)
     exact = sum(counted["chunks_exact"] for counted in run.counters)
-    expected = hosts.chunks * len(codes)
+    expected = hosts.chunks * len(codes) * run.syncs
     sent = sum(counted["datagrams_out"] for counted in run.counters)
     came = sum(int(e["count"][e["kind"] == Kind.DATA_IN].sum()) for e in run.events)
     drops = _drops(run)
     links = link_loads(run)
     # Without the schedule's times links are shared, and the schedule promises nothing.
     promise = Promise(feasible=hosts.release == "planned")
+    trained = train_hosts(run)
+    trains = plan.training, trained, run.step_planned_ms
     findings = [
         *_check_hosts(run, exact, expected),
+        *check_training(*trains, TOLERANCE_PERCENT),
         *(check_times([time], promise, TOLERANCE_PERCENT) if complete else ()),
         *_check_losses(sent - came, drops),
         *check_network(run.network, plan, run.runtime.clock),
@@ -170,6 +204,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "bound_ms": hosts.bound_ms,
         "bound": hosts.bound,
         "over_bound": None if measured_ms is None else measured_ms / hosts.bound_ms,
+        **training_entries(*trains),
         "hosts": {
             code: {
                 "done_ms": None if counted["done_ns"] is None else counted["done_ns"] / NS_PER_MS,
@@ -199,9 +234,22 @@ def link_loads(run: HostRun) -> list[dict[str, Any]]:
     """Planned and measured bytes of every directed link, and its use in the planned time."""
     plan, hosts = run.plan, run.hosts
     planned = np.zeros(len(plan.topology.edges))
-    for step in (step for steps in hosts.steps for step in steps if step.kind == "send"):
+    for step in (step for steps in run.steps for step in steps if step.kind == "send"):
         planned[list(hosts.paths[step.path].edges)] += hosts.chunk_bytes
-    return measured_loads(run.network, plan, planned, hosts.time_ms)
+    return measured_loads(run.network, plan, planned, run.syncs * hosts.time_ms)
+
+
+def train_hosts(run: HostRun) -> dict[str, HostTraining | None]:
+    """Each host's training, by city code; empty without."""
+    training = run.plan.training
+    if training is None:
+        return {}
+    return {
+        code: measure_host(events, training, counted["done_ns"])
+        for code, events, counted in zip(
+            run.plan.topology.codes, run.events, run.counters, strict=True
+        )
+    }
 
 
 def _check_hosts(run: HostRun, exact: int, expected: int) -> list[Finding]:

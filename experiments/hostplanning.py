@@ -14,7 +14,9 @@ from controller.collectives.synthesis import Effort
 from controller.collectives.task import make_task
 from controller.hostplan import HostPlan
 from controller.plan import Plan, Prediction, RoundPlan
+from controller.training import Training
 from experiments.config import COLLECTIVES, ExperimentConfig
+from experiments.trainingplan import training_of
 from testbed.errors import InputError, UntrustedRunError
 from testbed.routing import route
 from testbed.topology import Topology
@@ -47,6 +49,7 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
         The checker found a fault in the schedule.
     """
     _check_keys(config)
+    training = training_of(config)
     check_sources(len(topology.codes))
     hosts = _plan_hosts(config, topology)
     chunk_layout(hosts.chunk_bytes / config.scale, config.mtu_bytes)
@@ -70,7 +73,7 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
         trees="none",
         period=(clique,),
         rounds=1,
-        round_interval_ms=_PATIENCE * hosts.time_ms,
+        round_interval_ms=_PATIENCE * _planned_ms(hosts, training),
         unicast=route(topology).unicast(),
         prediction=Prediction(
             t_ms=hosts.time_ms,
@@ -84,7 +87,15 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
             busiest_link_streams=0,
         ),
         collective=hosts,
+        training=training,
     )
+
+
+def _planned_ms(hosts: HostPlan, training: Training | None) -> float:
+    """From the start to the last sum."""
+    if training is None:
+        return hosts.time_ms
+    return (training.syncs - 1) * training.spacing_ms(hosts.time_ms) + hosts.time_ms
 
 
 def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
@@ -122,6 +133,8 @@ def _with_datagrams(network: Network, config: ExperimentConfig) -> Network:
 def _check_keys(config: ExperimentConfig) -> None:
     """Refuse keys that decide about streams in the network: hosts alone act here."""
     for name in _MEANINGLESS:
+        if name == "rounds" and config.compute_ms is not None:
+            continue
         field = type(config).model_fields[name]
         if getattr(config, name) != field.default:
             raise InputError(

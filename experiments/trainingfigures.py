@@ -1,0 +1,145 @@
+"""What hosts did between synchronisations: time of a step, and the share of it that they idled.
+
+Idle is whatever is not computing (ours): waiting for sums, and for the start of a round.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.records import Kind
+from controller.training import Training
+from experiments.verdict import Finding, Level
+
+NS_PER_MS = 1_000_000
+_COMPUTE_TOLERANCE = 1e-3
+_WARM_UP: Mapping[str, int] = MappingProxyType({"synchronous": 1, "delayed": 2, "local": 0})
+"""Steps that do not count: they begin before anything could hold them up, all hosts at once."""
+
+
+@dataclass(frozen=True)
+class HostTraining:
+    """One host's training.
+
+    Attributes
+    ----------
+    steps
+        How many it has computed in all.
+    step_ms
+        Mean time from the begin of a step to that of the next.
+    idle_share
+        Part of that time in which it did not compute.
+    slowest_ms
+        The longest time that computing one took.
+    """
+
+    steps: int
+    step_ms: float
+    idle_share: float
+    slowest_ms: float
+
+
+def measure_host(
+    events: npt.NDArray[np.void], training: Training, summed_ns: int | None
+) -> HostTraining | None:
+    """Work out one host's training from its records.
+
+    Parameters
+    ----------
+    events
+        Of the host, dtype `agents.records.EVENT_DTYPE` or one with the same names.
+    summed_ns
+        When it had its last sum, since the start of the run; None if it never had.
+
+    Returns
+    -------
+    HostTraining or None
+        None if it computed too little to have a time per step.
+    """
+    done = events[events["kind"] == Kind.COMPUTED]
+    took_ns = done["value"].astype(np.int64)
+    begins_ns = (done["t_ns"] - took_ns).tolist()
+    if training.loop == "synchronous" and summed_ns is not None:
+        begins_ns.append(summed_ns)  # one more step would begin then
+    elif training.loop == "local" and len(done):
+        begins_ns.append(int(done["t_ns"][-1]))
+    first = _WARM_UP[training.loop]
+    counted = len(begins_ns) - 1 - first
+    if counted < 1:
+        return None
+    window_ns = begins_ns[-1] - begins_ns[first]
+    computed_ns = int(took_ns[first : first + counted].sum())
+    return HostTraining(
+        steps=len(done),
+        step_ms=window_ns / counted / NS_PER_MS,
+        idle_share=1.0 - computed_ns / window_ns,
+        slowest_ms=float(took_ns.max()) / NS_PER_MS,
+    )
+
+
+def training_entries(
+    training: Training | None, hosts: dict[str, HostTraining | None], planned_step_ms: float
+) -> dict[str, Any]:
+    """Entry ``training`` of a summary; nothing without training.
+
+    ``step_ms`` is that of the slowest host, ``idle_share`` the mean over hosts; both are
+    ``None`` unless every host has figures.
+    """
+    if training is None:
+        return {}
+    known = [host for host in hosts.values() if host is not None]
+    whole = len(known) == len(hosts)
+    return {
+        "training": {
+            "compute_ms": training.compute_ms,
+            "loop": training.loop,
+            "release": training.release,
+            "syncs": training.syncs,
+            "step_planned_ms": planned_step_ms,
+            "step_ms": max(host.step_ms for host in known) if whole else None,
+            "idle_share": sum(host.idle_share for host in known) / len(known) if whole else None,
+            "steps": sum(host.steps for host in known),
+            "hosts": {code: None if host is None else asdict(host) for code, host in hosts.items()},
+        }
+    }
+
+
+def check_training(
+    training: Training | None,
+    hosts: dict[str, HostTraining | None],
+    planned_step_ms: float,
+    tolerance_percent: float,
+) -> list[Finding]:
+    """What speaks against the figures of a training.
+
+    Where sends leave as soon as they can, the plan promises no time of a step.
+    """
+    findings: list[Finding] = []
+    if training is None:
+        return findings
+    price: Level = "FAIL" if training.release == "planned" else "DEGRADED"
+    for code, host in hosts.items():
+        if host is None:
+            findings.append(Finding("FAIL", f"{code}: too few steps were computed"))
+            continue
+        if host.slowest_ms > training.compute_ms * (1 + _COMPUTE_TOLERANCE):
+            text = f"a step took {host.slowest_ms:.3f} ms, not {training.compute_ms:g} ms"
+            findings.append(Finding("FAIL", f"{code}: to compute {text}"))
+        error = 100.0 * (host.step_ms / planned_step_ms - 1)
+        if abs(error) > tolerance_percent:
+            text = f"{host.step_ms:.2f} ms a step, planned {planned_step_ms:.2f} ms"
+            findings.append(
+                Finding(price, f"{code}: {text} ({error:+.2f} %, allowed ±{tolerance_percent:g} %)")
+            )
+    return findings
+
+
+def last_sums_ns(events: Sequence[npt.NDArray[np.void]]) -> list[int | None]:
+    """When each host got its last datagram that brought something, since the start of the run."""
+    brings = (Kind.AGGREGATE_IN, Kind.DATA_IN)
+    came = [one["t_ns"][np.isin(one["kind"], brings)] for one in events]
+    return [int(times.max()) if len(times) else None for times in came]
