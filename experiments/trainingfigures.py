@@ -81,18 +81,27 @@ def measure_host(
     )
 
 
+def slowest(hosts: Mapping[str, HostTraining | None]) -> HostTraining | None:
+    """The host that sets the pace: after some steps all go as fast as it does.
+
+    None unless every host has figures.
+    """
+    known = [host for host in hosts.values() if host is not None]
+    if len(known) < len(hosts):
+        return None
+    return max(known, key=lambda host: host.step_ms, default=None)
+
+
 def training_entries(
-    training: Training | None, hosts: dict[str, HostTraining | None], planned_step_ms: float
+    training: Training | None, hosts: Mapping[str, HostTraining | None], planned_step_ms: float
 ) -> dict[str, Any]:
     """Entry ``training`` of a summary; nothing without training.
 
-    ``step_ms`` is that of the slowest host, ``idle_share`` the mean over hosts; both are
-    ``None`` unless every host has figures.
+    ``step_ms`` and ``idle_share`` are those of the `slowest` host.
     """
     if training is None:
         return {}
-    known = [host for host in hosts.values() if host is not None]
-    whole = len(known) == len(hosts)
+    pace = slowest(hosts)
     return {
         "training": {
             "compute_ms": training.compute_ms,
@@ -100,9 +109,9 @@ def training_entries(
             "release": training.release,
             "syncs": training.syncs,
             "step_planned_ms": planned_step_ms,
-            "step_ms": max(host.step_ms for host in known) if whole else None,
-            "idle_share": sum(host.idle_share for host in known) / len(known) if whole else None,
-            "steps": sum(host.steps for host in known),
+            "step_ms": None if pace is None else pace.step_ms,
+            "idle_share": None if pace is None else pace.idle_share,
+            "steps": sum(host.steps for host in hosts.values() if host is not None),
             "hosts": {code: None if host is None else asdict(host) for code, host in hosts.items()},
         }
     }
@@ -110,7 +119,7 @@ def training_entries(
 
 def check_training(
     training: Training | None,
-    hosts: dict[str, HostTraining | None],
+    hosts: Mapping[str, HostTraining | None],
     planned_step_ms: float,
     tolerance_percent: float,
 ) -> list[Finding]:
@@ -118,23 +127,25 @@ def check_training(
 
     Where sends leave as soon as they can, the plan promises no time of a step.
     """
-    findings: list[Finding] = []
     if training is None:
-        return findings
-    price: Level = "FAIL" if training.release == "planned" else "DEGRADED"
+        return []
+    findings = []
     for code, host in hosts.items():
         if host is None:
             findings.append(Finding("FAIL", f"{code}: too few steps were computed"))
-            continue
-        if host.slowest_ms > training.compute_ms * (1 + _COMPUTE_TOLERANCE):
-            text = f"a step took {host.slowest_ms:.3f} ms, not {training.compute_ms:g} ms"
-            findings.append(Finding("FAIL", f"{code}: to compute {text}"))
-        error = 100.0 * (host.step_ms / planned_step_ms - 1)
+        elif host.slowest_ms > training.compute_ms * (1 + _COMPUTE_TOLERANCE):
+            text = f"took {host.slowest_ms:.3f} ms to compute, not {training.compute_ms:g} ms"
+            findings.append(Finding("FAIL", f"{code}: a step {text}"))
+    pace = slowest(hosts)
+    if pace is not None:
+        error = 100.0 * (pace.step_ms / planned_step_ms - 1)
         if abs(error) > tolerance_percent:
-            text = f"{host.step_ms:.2f} ms a step, planned {planned_step_ms:.2f} ms"
-            findings.append(
-                Finding(price, f"{code}: {text} ({error:+.2f} %, allowed ±{tolerance_percent:g} %)")
+            price: Level = "FAIL" if training.release == "planned" else "DEGRADED"
+            text = (
+                f"{pace.step_ms:.2f} ms a step, planned {planned_step_ms:.2f} ms "
+                f"({error:+.2f} %, allowed ±{tolerance_percent:g} %)"
             )
+            findings.append(Finding(price, text))
     return findings
 
 
