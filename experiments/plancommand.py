@@ -17,6 +17,8 @@ from experiments.comparison.loss import sweep_losses
 from experiments.comparison.loss_rows import LossRow, print_losses
 from experiments.comparison.rows import Row
 from experiments.comparison.tables import print_rows
+from experiments.comparison.training import compare_training
+from experiments.comparison.training_rows import TrainingRow, print_training
 from experiments.config import COLLECTIVES, ExperimentConfig, run_prefix
 from experiments.optimizefiles import OPTIMIZED, optimised_object, write_optimised
 from experiments.optimizing import check_search, find_best
@@ -179,7 +181,41 @@ def compare_collectives_and_show(
     return _conclude(made.rows)
 
 
-def _conclude(rows: Sequence[Row | LossRow | CollectiveRow]) -> int:
+def compare_training_and_show(
+    config: ExperimentConfig,
+    results_dir: Path,
+    *,
+    quick: bool,
+    workers: int | None,
+    as_json: bool,
+) -> int:
+    """Run the training loops, print their table and the arithmetic, say where the files are.
+
+    Raises
+    ------
+    CliquenetError
+        A run failed.
+    UntrustedRunError
+        A run finished, but failed its checks.
+    """
+    made = compare_training(config, results_dir, quick=quick, workers=workers, progress=Step)
+    if as_json:
+        _print_object(
+            {
+                "folder": str(made.folder),
+                "rows": [asdict(row) for row in made.rows],
+                "swept": [asdict(row) for row in made.swept],
+                "notes": made.notes,
+                "files": _names(made.files),
+            }
+        )
+    else:
+        print_training(made.rows, made.swept, made.notes, made.title)
+        _print_line(f"table and plot: {made.folder}")
+    return _conclude([*made.rows, *made.swept])
+
+
+def _conclude(rows: Sequence[Row | LossRow | CollectiveRow | TrainingRow]) -> int:
     """Status of a comparison: raise if a run failed, or finished but failed its checks."""
     failed = [row for row in rows if row.source == "failed"]
     if failed:

@@ -45,8 +45,8 @@ def training_of(config: ExperimentConfig) -> Training | None:
 def with_training(plan: Plan, config: ExperimentConfig) -> Plan:
     """Add the training of a config to a plan of streams.
 
-    Rounds then start every `Training.spacing_ms`, or as far apart as without training if that
-    is more, for their packets must not meet.
+    Rounds then start every `Training.spacing_ms`; but where they follow each other without a
+    step between them, as far apart as without training, for their packets must not meet.
 
     Raises
     ------
@@ -62,7 +62,9 @@ def with_training(plan: Plan, config: ExperimentConfig) -> Plan:
             f"RELEASE=data: {plan.schedule} sends at offsets, which hold for the planned start "
             "of a round only; use RELEASE=planned, or MEMORY that needs none"
         )
-    interval_ms = max(plan.round_interval_ms, training.spacing_ms(plan.prediction.t_ms))
+    interval_ms = training.spacing_ms(plan.prediction.t_ms)
+    if training.loop != "synchronous" or not early:
+        interval_ms = max(plan.round_interval_ms, interval_ms)
     return plan.model_copy(update={"training": training, "round_interval_ms": interval_ms})
 
 
@@ -71,6 +73,6 @@ def step_planned_ms(plan: Plan) -> float:
     training = plan.training
     if training is None:
         return 0.0
-    if training.loop == "delayed" and training.release == "planned":
-        return plan.round_interval_ms
-    return training.step_ms(plan.prediction.t_ms)
+    if training.loop == "local" or training.release == "data":
+        return training.step_ms(plan.prediction.t_ms)
+    return plan.round_interval_ms
