@@ -27,6 +27,7 @@ from experiments.trainingfigures import (
     check_training,
     last_sums_ns,
     measure_host,
+    pace_ms,
     training_entries,
 )
 from experiments.trainingplan import step_planned_ms
@@ -81,7 +82,8 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     """Put the measured beside the planned, and judge; see `analyse_run`."""
     plan, network = run.plan, run.network
     blocks = run.layout.blocks
-    times = round_times(streams, plan)
+    trained = train_islands(run)
+    times = round_times(streams, plan, pace_ms(plan.training, trained, plan.round_interval_ms))
     delivery = deliver(run.trace, plan, blocks)
     legs = count_legs(run.trace, plan)
     sums = sum_checks(run)
@@ -92,7 +94,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     links = link_loads(network, plan)
     promise = promise_of(run)
     lossy = lossy_part(run, drops, legs)
-    trains = plan.training, train_islands(run), step_planned_ms(plan)
+    trains = plan.training, trained, step_planned_ms(plan)
     findings = [
         *check_plan(plan),
         *check_times(times, promise, _tolerance_percent(run.run_dir)),
@@ -164,13 +166,23 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     }
 
 
-def round_times(streams: pd.DataFrame, plan: Plan) -> list[RoundTime]:
-    """Time from a round's start to the last byte that its slowest island could use, per round."""
+def round_times(
+    streams: pd.DataFrame, plan: Plan, spacing_ms: float | None = None
+) -> list[RoundTime]:
+    """Time from a round's start to the last byte that its slowest island could use, per round.
+
+    Rounds start every ``spacing_ms``; by default as the plan says.
+    """
+    late_ms = 0.0 if spacing_ms is None else spacing_ms - plan.round_interval_ms
     legs = ("access", "repair") if plan.aggregation else ("network",)
     arrivals = streams[streams["leg"].isin(legs)]
     last_ms = arrivals.groupby("round")["last_ms"].max()
     return [
-        RoundTime(k, plan.round(k).t_ms, float(last_ms[k]) if k in last_ms.index else None)
+        RoundTime(
+            k,
+            plan.round(k).t_ms,
+            float(last_ms[k]) - k * late_ms if k in last_ms.index else None,
+        )
         for k in range(plan.rounds)
     ]
 
@@ -185,7 +197,7 @@ def train_islands(run: RunData) -> dict[str, HostTraining | None]:
     each = [events[events["city"] == city] for city in range(len(codes))]
     ends_ns = last_sums_ns(each)
     return {
-        code: measure_host(one, training, end_ns)
+        code: measure_host(one, training, end_ns, len(run.plan.period))
         for code, one, end_ns in zip(codes, each, ends_ns, strict=True)
     }
 

@@ -22,6 +22,7 @@ from experiments.trainingfigures import (
     HostTraining,
     check_training,
     measure_host,
+    pace_ms,
     training_entries,
 )
 from experiments.verdict import (
@@ -67,10 +68,10 @@ class HostRun:
         return 1 if self.plan.training is None else self.plan.training.syncs
 
     @property
-    def last_start_ms(self) -> float:
-        """When the last one starts by the plan."""
-        training, t_ms = self.plan.training, self.hosts.time_ms
-        return 0.0 if training is None else (training.syncs - 1) * training.spacing_ms(t_ms)
+    def spacing_ms(self) -> float:
+        """Time between the starts of two all-reduces by the plan."""
+        training = self.plan.training
+        return 0.0 if training is None else training.spacing_ms(self.hosts.time_ms)
 
     @property
     def step_planned_ms(self) -> float:
@@ -165,7 +166,9 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     plan, hosts, codes = run.plan, run.hosts, run.plan.topology.codes
     done_ns = [counted["done_ns"] for counted in run.counters]
     complete = all(counted["complete"] for counted in run.counters)
-    measured_ms = max(done_ns) / NS_PER_MS - run.last_start_ms if complete else None
+    trained = train_hosts(run)
+    last_start_ms = (run.syncs - 1) * pace_ms(plan.training, trained, run.spacing_ms)
+    measured_ms = max(done_ns) / NS_PER_MS - last_start_ms if complete else None
     time = RoundTime(0, hosts.time_ms, measured_ms)
     exact = sum(counted["chunks_exact"] for counted in run.counters)
     expected = hosts.chunks * len(codes) * run.syncs
@@ -175,7 +178,6 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     links = link_loads(run)
     # Without the schedule's times links are shared, and the schedule promises nothing.
     promise = Promise(feasible=hosts.release == "planned")
-    trained = train_hosts(run)
     trains = plan.training, trained, run.step_planned_ms
     findings = [
         *_check_hosts(run, exact, expected),

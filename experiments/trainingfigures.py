@@ -17,8 +17,11 @@ from experiments.verdict import Finding, Level
 
 NS_PER_MS = 1_000_000
 _COMPUTE_TOLERANCE = 1e-3
+UNCOUNTED: Mapping[str, int] = MappingProxyType({"synchronous": 1, "delayed": 3, "local": 0})
+"""So many synchronisations give no time of a step: the steps that they belong to begin before
+anything could hold them up, all hosts at once, or nobody sees the next step begin."""
 _WARM_UP: Mapping[str, int] = MappingProxyType({"synchronous": 1, "delayed": 2, "local": 0})
-"""Steps that do not count: they begin before anything could hold them up, all hosts at once."""
+"""The first steps that do not count."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class HostTraining:
 
 
 def measure_host(
-    events: npt.NDArray[np.void], training: Training, summed_ns: int | None
+    events: npt.NDArray[np.void], training: Training, summed_ns: int | None, period: int = 1
 ) -> HostTraining | None:
     """Work out one host's training from its records.
 
@@ -54,6 +57,8 @@ def measure_host(
         Of the host, dtype `agents.records.EVENT_DTYPE` or one with the same names.
     summed_ns
         When it had its last sum, since the start of the run; None if it never had.
+    period
+        Synchronisations repeat after so many; a step is the mean over whole periods.
 
     Returns
     -------
@@ -69,9 +74,11 @@ def measure_host(
         begins_ns.append(int(done["t_ns"][-1]))
     first = _WARM_UP[training.loop]
     counted = len(begins_ns) - 1 - first
+    if training.loop != "local":
+        counted -= counted % period
     if counted < 1:
         return None
-    window_ns = begins_ns[-1] - begins_ns[first]
+    window_ns = begins_ns[first + counted] - begins_ns[first]
     computed_ns = int(took_ns[first : first + counted].sum())
     return HostTraining(
         steps=len(done),
@@ -90,6 +97,19 @@ def slowest(hosts: Mapping[str, HostTraining | None]) -> HostTraining | None:
     if len(known) < len(hosts):
         return None
     return max(known, key=lambda host: host.step_ms, default=None)
+
+
+def pace_ms(
+    training: Training | None, hosts: Mapping[str, HostTraining | None], planned_ms: float
+) -> float:
+    """Time between the starts of two synchronisations, ``planned_ms`` by the plan.
+
+    Hosts that compute, and then send at once, set it themselves: it is their time of a step.
+    """
+    pace = slowest(hosts)
+    if training is None or pace is None or training.release == "planned":
+        return planned_ms
+    return pace.step_ms if training.loop == "synchronous" else planned_ms
 
 
 def training_entries(

@@ -1,19 +1,14 @@
 """What a config's training adds to its plan: the loop, and when rounds start."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from controller.plan import Plan
 from controller.training import Training
 from experiments.config import ExperimentConfig
+from experiments.trainingfigures import UNCOUNTED
 from testbed.errors import InputError
 
-_FEWEST_ROUNDS: Mapping[str, int] = MappingProxyType({"synchronous": 2, "delayed": 4, "local": 1})
-"""A time per step needs so many: the first steps wait for nothing."""
 
-
-def training_of(config: ExperimentConfig) -> Training | None:
-    """The training that a config asks for, if any.
+def training_of(config: ExperimentConfig, period: int = 1) -> Training | None:
+    """The training that a config asks for, if any; its synchronisations repeat after a period.
 
     Raises
     ------
@@ -26,11 +21,12 @@ def training_of(config: ExperimentConfig) -> Training | None:
         return None
     if config.compute_ms == 0:
         raise InputError('COMPUTE_MS: "0" is not valid: a step takes time; leave it out')
-    fewest = _FEWEST_ROUNDS[config.loop]
+    fewest = 1 if config.loop == "local" else period + UNCOUNTED[config.loop]
     if config.rounds < fewest:
         raise InputError(
             f"LOOP={config.loop} needs ROUNDS of {fewest} or more, not {config.rounds}: "
-            "the first steps wait for nothing, and do not count"
+            "the first steps wait for nothing, and do not count, and a step is the mean over a "
+            "whole period"
         )
     if config.events:
         raise InputError("COMPUTE_MS: EVENTS in a training are not supported: leave out either")
@@ -45,15 +41,15 @@ def training_of(config: ExperimentConfig) -> Training | None:
 def with_training(plan: Plan, config: ExperimentConfig) -> Plan:
     """Add the training of a config to a plan of streams.
 
-    Rounds then start every `Training.spacing_ms`; but where they follow each other without a
-    step between them, as far apart as without training, for their packets must not meet.
+    Rounds then start every `Training.spacing_ms`, with the room between two of them that they
+    have without training; but without any where islands that have computed send at once.
 
     Raises
     ------
     InputError
         See `training_of`; or streams are released by data while they need their alignment.
     """
-    training = training_of(config)
+    training = training_of(config, len(plan.period))
     if training is None:
         return plan
     early = training.release == "data"
@@ -62,9 +58,9 @@ def with_training(plan: Plan, config: ExperimentConfig) -> Plan:
             f"RELEASE=data: {plan.schedule} sends at offsets, which hold for the planned start "
             "of a round only; use RELEASE=planned, or MEMORY that needs none"
         )
-    interval_ms = training.spacing_ms(plan.prediction.t_ms)
-    if training.loop != "synchronous" or not early:
-        interval_ms = max(plan.round_interval_ms, interval_ms)
+    times_itself = early and training.loop == "synchronous"
+    round_ms = plan.prediction.t_ms if times_itself else plan.round_interval_ms
+    interval_ms = training.spacing_ms(round_ms)
     return plan.model_copy(update={"training": training, "round_interval_ms": interval_ms})
 
 
@@ -73,6 +69,4 @@ def step_planned_ms(plan: Plan) -> float:
     training = plan.training
     if training is None:
         return 0.0
-    if training.loop == "local" or training.release == "data":
-        return training.step_ms(plan.prediction.t_ms)
-    return plan.round_interval_ms
+    return training.compute_ms if training.loop == "local" else plan.round_interval_ms

@@ -87,7 +87,7 @@ def training_cases(shared: ExperimentConfig, compute_ms: float) -> list[Case]:
     planned = {**synchronous, "release": "planned"}
     apart = {**synchronous, "multicast": False, "aggregation": False}
     local: dict[str, object] = {"loop": "local", "rounds": 2, "release": "planned"}
-    delayed: dict[str, object] = {"loop": "delayed", "rounds": 4, "release": "planned"}
+    delayed: dict[str, object] = {"loop": "delayed", "rounds": 5, "release": "planned"}
     listed: list[tuple[str, str, dict[str, object]]] = [
         ("ring", BASELINE, synchronous),
         ("synthesised", "tacos", planned),
