@@ -14,7 +14,7 @@ class Cadence:
 
     Without training, and with planned release, none leaves before its round's planned start.
     With release by data one leaves as soon as its step is computed and the sum before it is
-    there, but not before everybody accepts its round.
+    there, but not before everybody accepts its round and its trees are in place.
 
     Parameters
     ----------
@@ -45,6 +45,7 @@ class Cadence:
             return planned_ns
         if not self._gpu.may_send(round_index, self._sums()):
             return None
-        # Half an interval earlier everybody begins to accept it, and trees are in place.
-        earliest_ns = planned_ns if self._planned else planned_ns - self._ctx.interval_ns // 2
+        # Half an interval before its start everybody begins to accept it, and trees are swapped;
+        # a quarter is left for that.
+        earliest_ns = planned_ns if self._planned else planned_ns - self._ctx.interval_ns // 4
         return max(earliest_ns, time.monotonic_ns())
