@@ -30,6 +30,7 @@ for _command in (
     comparisons.sync_sgd,
     runs.analyse,
     runs.plot,
+    runs.reproduce,
     runs.clean,
     runs.variables,
 ):
