@@ -2,22 +2,23 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
 
 from controller.bottlenecks import find_bottlenecks
 from experiments.comparison.collective_rows import CollectiveRow, print_collectives
-from experiments.comparison.collectives import compare_collectives
+from experiments.comparison.collectives import CollectiveComparison, compare_collectives
 from experiments.comparison.compare import Comparison, Request, compare
-from experiments.comparison.loss import sweep_losses
+from experiments.comparison.loss import LossSweep, sweep_losses
 from experiments.comparison.loss_rows import LossRow, print_losses
 from experiments.comparison.rows import Row
 from experiments.comparison.tables import print_rows
-from experiments.comparison.training import compare_training
+from experiments.comparison.training import TrainingComparison, compare_training
 from experiments.comparison.training_rows import TrainingRow, print_training
 from experiments.config import COLLECTIVES, ExperimentConfig, run_prefix
 from experiments.optimizefiles import OPTIMIZED, optimised_object, write_optimised
@@ -145,13 +146,7 @@ def sweep_losses_and_show(
     made = sweep_losses(
         config, results_dir, quick=quick, workers=workers, force=force, progress=Step
     )
-    if as_json:
-        rows = [asdict(row) for row in made.rows]
-        _print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
-    else:
-        print_losses(made.rows, made.title)
-        _print_line(f"table and plot: {made.folder}")
-    return _conclude(made.rows)
+    return _present(made, lambda: print_losses(made.rows, made.title), as_json=as_json)
 
 
 def compare_collectives_and_show(
@@ -172,13 +167,7 @@ def compare_collectives_and_show(
         A run finished, but failed its checks.
     """
     made = compare_collectives(config, results_dir, quick=quick, workers=workers, progress=Step)
-    if as_json:
-        rows = [asdict(row) for row in made.rows]
-        _print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
-    else:
-        print_collectives(made.rows, made.title)
-        _print_line(f"table and plot: {made.folder}")
-    return _conclude(made.rows)
+    return _present(made, lambda: print_collectives(made.rows, made.title), as_json=as_json)
 
 
 def compare_training_and_show(
@@ -199,20 +188,32 @@ def compare_training_and_show(
         A run finished, but failed its checks.
     """
     made = compare_training(config, results_dir, quick=quick, workers=workers, progress=Step)
+    more = {"swept": [asdict(row) for row in made.swept], "notes": made.notes}
+    status = _present(
+        made,
+        lambda: print_training(made.rows, made.swept, made.notes, made.title),
+        as_json=as_json,
+        more=more,
+    )
+    return status or _conclude(made.swept)
+
+
+def _present(
+    made: LossSweep | CollectiveComparison | TrainingComparison,
+    show: Callable[[], None],
+    *,
+    as_json: bool,
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> int:
+    """Print a comparison, as one object with ``more`` in it or as people read it; its status."""
     if as_json:
-        _print_object(
-            {
-                "folder": str(made.folder),
-                "rows": [asdict(row) for row in made.rows],
-                "swept": [asdict(row) for row in made.swept],
-                "notes": made.notes,
-                "files": _names(made.files),
-            }
-        )
+        rows = [asdict(row) for row in made.rows]
+        files = _names(made.files)
+        _print_object({"folder": str(made.folder), "rows": rows, **more, "files": files})
     else:
-        print_training(made.rows, made.swept, made.notes, made.title)
+        show()
         _print_line(f"table and plot: {made.folder}")
-    return _conclude([*made.rows, *made.swept])
+    return _conclude(made.rows)
 
 
 def _conclude(rows: Sequence[Row | LossRow | CollectiveRow | TrainingRow]) -> int:
