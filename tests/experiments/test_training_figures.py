@@ -1,13 +1,19 @@
 """Training in configs, plans and summaries: what is refused, and what records give."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from rich.console import Console
+from synthetic_run import make_run, triangle_plan
 
 from agents.records import EVENT_DTYPE, Kind
 from controller.plan import read_plan
 from controller.training import Training
+from experiments.analysis import analyse_run
 from experiments.config import identity
 from experiments.planning import plan_experiment
+from experiments.report import print_summary
 from experiments.sources import load_config
 from experiments.trainingfigures import (
     HostTraining,
@@ -176,3 +182,27 @@ def test_what_does_not_fit_is_refused(values: dict[str, str], message: str) -> N
 def test_bad_values_are_refused(values: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         config(**values)
+
+
+def test_a_run_of_streams_says_how_long_its_islands_idled(tmp_path: Path) -> None:
+    """Sums come 25.05 ms after each round's start; the rounds start 31 ms apart."""
+    compute_ms, interval_ms = 5.0, 31.0
+    plan = triangle_plan(rounds=3).model_copy(
+        update={
+            "training": Training(compute_ms=compute_ms, release="planned", syncs=3),
+            "round_interval_ms": interval_ms,
+        }
+    )
+    run_dir = make_run(tmp_path, plan)
+    steps = records(-5, 25.05, 25.05 + interval_ms, took_ms=compute_ms)
+    for file in (run_dir / "raw").glob("island-*.bin"):
+        file.write_bytes(file.read_bytes() + steps.tobytes())
+    summary = analyse_run(run_dir)
+    assert summary["verdict"] == "PASS", summary["reasons"]
+    training = summary["training"]
+    assert training["step_ms"] == pytest.approx(interval_ms, abs=0.1)
+    assert training["idle_share"] == pytest.approx(1 - compute_ms / interval_ms, abs=0.01)
+    assert training["steps"] == 9
+    console = Console(record=True, width=100)
+    print_summary(run_dir, summary, console)
+    assert "step, synchronous" in console.export_text()
