@@ -83,7 +83,7 @@ def measure_host(
     return HostTraining(
         steps=len(done),
         step_ms=window_ns / counted / NS_PER_MS,
-        idle_share=1.0 - computed_ns / window_ns,
+        idle_share=max(0.0, 1.0 - computed_ns / window_ns),  # timers end some ns late
         slowest_ms=float(took_ns.max()) / NS_PER_MS,
     )
 

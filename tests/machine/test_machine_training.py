@@ -8,17 +8,16 @@ from experiments.analyse import analyse
 
 pytestmark = pytest.mark.machine
 COMPUTE_MS = 25
+SHARED = f"payload: 400MB\ncompute_ms: {COMPUTE_MS}\n"
 # Single datagrams: a burst takes long, against so short a round.
-STREAMS = (
-    f"schedule: {{folder}}/all.yaml\npayload: 1GB\ncompute_ms: {COMPUTE_MS}\nburst_datagrams: 1\n"
-)
-HOSTS = f"schedule: ring\npayload: 1GB\ncompute_ms: {COMPUTE_MS}\n"
+STREAMS = SHARED + "schedule: {folder}/all.yaml\nburst_datagrams: 1\n"
+HOSTS = SHARED + "schedule: ring\nchunks: 6\n"
 RUNS = {
-    "ring": HOSTS + "rounds: 4\nrelease: data\n",
+    "ring": HOSTS + "rounds: 3\nrelease: data\n",
     "ring-local": HOSTS + "rounds: 2\nloop: local\n",
-    "streams": STREAMS + "rounds: 4\nrelease: data\n",
-    "streams-planned": STREAMS + "rounds: 3\n",
-    "streams-delayed": STREAMS + "rounds: 5\nloop: delayed\n",
+    "streams": STREAMS + "rounds: 3\nrelease: data\n",
+    "streams-planned": STREAMS + "rounds: 2\n",
+    "streams-delayed": STREAMS + "rounds: 4\nloop: delayed\n",
     "streams-local": STREAMS + "rounds: 2\nloop: local\n",
 }
 
