@@ -40,7 +40,8 @@ class HostPath(Frozen):
 class HostStep(NamedTuple):
     """A step of one host; see `controller.collectives.program.Step`."""
 
-    kind: Literal["send", "receive", "reduce"]
+    kind: Literal["send", "receive", "reduce", "compute"]
+    """``compute`` is no transfer: only `controller.training.unroll` makes it."""
     transfer: int
     chunk: int
     path: int
@@ -98,6 +99,11 @@ class HostPlan(Frozen):
             inner = path.starts_at == "aggregator"
             found += self.contributors(path.src) if inner else (path.src,)
         return tuple(sorted(found))
+
+    @property
+    def transfers(self) -> int:
+        """How many transfers there are; they are numbered from 0."""
+        return sum(step.kind == "send" for steps in self.steps for step in steps)
 
     @property
     def chunk_bytes(self) -> float:

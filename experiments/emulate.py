@@ -7,6 +7,7 @@ agent into its host's namespace.
 """
 
 import json
+import math
 import sys
 import time
 from functools import partial
@@ -104,8 +105,9 @@ class Run:
         self._faults = sorted(runtime.events, key=lambda fault: fault.at_ms)
         self._supervisor = supervisor = standing.supervisor
         self._control = standing.control
-        # Agents fork and get ready meanwhile.
-        whole_s = time.monotonic_ns() // NS_PER_S
+        # Agents fork and get ready meanwhile, and compute what comes before the first round.
+        compute_s = 0 if plan.training is None else math.ceil(plan.training.compute_ms / 1000)
+        whole_s = time.monotonic_ns() // NS_PER_S + compute_s
         self._start_ns = whole_s * NS_PER_S + round(runtime.lead_s * NS_PER_S)
         self._fleet = Fleet(plan, runtime, run_dir, network, supervisor, self._start_ns)
 
