@@ -45,7 +45,8 @@ class HostPath(Frozen):
 class HostStep(NamedTuple):
     """A step of one host; see `controller.collectives.program.Step`."""
 
-    kind: Literal["send", "receive", "reduce"]
+    kind: Literal["send", "receive", "reduce", "compute"]
+    """``compute`` is no transfer: only `controller.training.unroll` makes it."""
     transfer: int
     chunk: int
     path: int
@@ -101,6 +102,11 @@ class HostPlan(Frozen):
         for path in self.feeds(city):
             found += self.contributors(path.src) if path.is_relay else (path.src,)
         return tuple(sorted(found))
+
+    @property
+    def transfers(self) -> int:
+        """How many transfers there are; they are numbered from 0."""
+        return sum(step.kind == "send" for steps in self.steps for step in steps)
 
     @property
     def chunk_bytes(self) -> float:

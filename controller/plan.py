@@ -11,6 +11,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from controller.hostplan import HostPlan
+from controller.training import Training
 from testbed.jsonmodel import read_model
 from testbed.topology import Frozen, Topology
 
@@ -132,6 +133,8 @@ class Plan(Frozen):
     prediction: Prediction
     collective: HostPlan | None = None
     """Set where the islands run a collective among themselves, instead of streams."""
+    training: Training | None = None
+    """Set where hosts compute between synchronisations."""
 
     @property
     def aggregators(self) -> tuple[str, ...]:

@@ -18,7 +18,9 @@ from controller.collectives.synthesis import Effort
 from controller.collectives.task import make_task
 from controller.hostplan import HostPlan
 from controller.plan import Plan, Prediction, RoundPlan
+from controller.training import Training
 from experiments.config import COLLECTIVES, IN_NETWORK, ExperimentConfig
+from experiments.trainingplan import training_of
 from testbed.errors import InputError, UntrustedRunError
 from testbed.routing import route
 from testbed.topology import Topology
@@ -34,7 +36,7 @@ _MEANINGLESS = (
     *("impairments", "events"),
 )
 _OF_AGGREGATORS = ("engine", "fifo_datagrams")
-_OF_HOSTS = ("chunks", "model", "release", "events")
+_OF_HOSTS = ("chunks", "model", "release", "events", "compute_ms")
 
 
 def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
@@ -53,6 +55,7 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
         The checker found a fault in the schedule.
     """
     _check_keys(config)
+    training = training_of(config)
     check_sources(len(topology.codes))
     plan_hosts = _plan_sum if config.schedule == IN_NETWORK else _plan_hosts
     hosts = plan_hosts(config, topology)
@@ -77,7 +80,7 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
         trees="none",
         period=(clique,),
         rounds=1,
-        round_interval_ms=_PATIENCE * hosts.time_ms,
+        round_interval_ms=_PATIENCE * _planned_ms(hosts, training),
         unicast=route(topology).unicast(),
         prediction=Prediction(
             t_ms=hosts.time_ms,
@@ -91,7 +94,15 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
             busiest_link_streams=0,
         ),
         collective=hosts,
+        training=training,
     )
+
+
+def _planned_ms(hosts: HostPlan, training: Training | None) -> float:
+    """From the start to the last sum."""
+    if training is None:
+        return hosts.time_ms
+    return (training.syncs - 1) * training.spacing_ms(hosts.time_ms) + hosts.time_ms
 
 
 def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
@@ -146,6 +157,8 @@ def _check_keys(config: ExperimentConfig) -> None:
     if config.schedule == IN_NETWORK:
         names = (*(name for name in names if name not in _OF_AGGREGATORS), *_OF_HOSTS)
         why = "aggregators add as streams come, on links without loss"
+    if config.compute_ms is not None:
+        names = tuple(name for name in names if name != "rounds")
     for name in names:
         field = type(config).model_fields[name]
         if getattr(config, name) != field.default:

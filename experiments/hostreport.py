@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.runfigures import network_rows, print_figures, print_outcome
+from experiments.runfigures import network_rows, print_figures, print_outcome, training_rows
 from experiments.units import format_bytes
 
 
@@ -28,6 +28,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         ("algorithm", summary["algorithm"], f"{summary['transfers']} transfers"),
         ("chunks exact", str(summary["chunks_expected"]), str(summary["chunks_exact"])),
         ("packets lost", "0", f"{summary['packets_lost']} of {summary['packets_sent']}"),
+        *training_rows(summary),
     ]
     if "aggregators" in summary:
         held = format_bytes(summary["memory_high_water_bytes"], 4)

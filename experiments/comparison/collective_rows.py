@@ -14,6 +14,8 @@ from experiments.config import IN_NETWORK, ExperimentConfig
 from experiments.figures import FAINT, PLANNED, colour, new_figure, save, tidy
 
 MULTICAST_FPGA = "multicast + FPGA"
+OPEN_MPI = "Open MPI"
+"""What the names of its rows begin with."""
 _BRIEF = {
     "schedule": "schedule",
     "release": "release",
@@ -34,7 +36,8 @@ class CollectiveRow:
     Attributes
     ----------
     release
-        When hosts send (`controller.hostplan.Release`); empty where the network adds.
+        When hosts send (`controller.hostplan.Release`); empty where the network adds, and of
+        Open MPI, which has neither chunks nor a planned time either.
     bound_ms
         Least time known for hosts alone, and for one sum in the network for a network that
         copies and adds; ``None`` where every edge adds.
@@ -43,7 +46,7 @@ class CollectiveRow:
     schedule: str
     release: str
     chunks: int | None
-    t_planned_ms: float
+    t_planned_ms: float | None
     t_measured_ms: float | None
     t_error_percent: float | None
     bound_ms: float | None
@@ -85,7 +88,7 @@ def cells(row: CollectiveRow) -> dict[str, str]:
         "schedule": row.schedule,
         "release": row.release or "–",
         "chunks": number(row.chunks, "d"),
-        "planned ms": f"{row.t_planned_ms:.1f}",
+        "planned ms": number(row.t_planned_ms, ".1f"),
         "measured ms": number(row.t_measured_ms, ".1f"),
         "error %": number(row.t_error_percent, "+.2f"),
         "/ bound": number(over, ".2f"),
@@ -95,15 +98,17 @@ def cells(row: CollectiveRow) -> dict[str, str]:
 
 
 def print_collectives(
-    rows: Sequence[CollectiveRow], title: str, console: Console | None = None
+    rows: Sequence[CollectiveRow],
+    title: str,
+    notes: Sequence[str] = (),
+    console: Console | None = None,
 ) -> None:
-    """Print the table, and below it why runs failed."""
+    """Print the table, and below it notes and why runs failed."""
     console = console or Console(highlight=False)
     legend = "ms; bound: of hosts that send, receive and add; of in-network: of such a network"
     print_cells([cells(row) for row in rows], _BRIEF, title, legend, console)
-    found = gain(rows)
-    if found is not None:
-        console.print(found.text, markup=False)
+    for note in notes:
+        console.print(f"- {note}", markup=False, style="dim")
     for row in rows:
         if row.verdict in (ERROR, "FAIL"):
             console.print(f"- {row.schedule} {row.release}: {row.reason}", markup=False)
@@ -141,18 +146,14 @@ def gain(rows: Sequence[CollectiveRow]) -> Gain | None:
     return Gain(best, row, best_ms / network_ms)
 
 
-def write_collective_tables(folder: Path, rows: Sequence[CollectiveRow], title: str) -> list[Path]:
+def write_collective_tables(
+    folder: Path, rows: Sequence[CollectiveRow], title: str, notes: Sequence[str] = ()
+) -> list[Path]:
     """Write every field as CSV, and what people read as Markdown."""
     names = [field.name for field in fields(CollectiveRow)]
-    found = gain(rows)
     return [
         write_csv(folder / "table.csv", names, (asdict(row) for row in rows)),
-        write_markdown(
-            folder / "table.md",
-            [cells(row) for row in rows],
-            title,
-            () if found is None else (found.text,),
-        ),
+        write_markdown(folder / "table.md", [cells(row) for row in rows], title, notes),
     ]
 
 
@@ -162,8 +163,10 @@ def draw_collectives(folder: Path, rows: Sequence[CollectiveRow], title: str) ->
     axis = figure.subplots()
     tints = {"planned": colour(0), "data": FAINT, "": colour(2)}
     for place, row in enumerate(rows):
-        axis.barh(place, row.t_measured_ms or 0.0, height=0.7, color=tints[row.release])
-        axis.vlines(row.t_planned_ms, place - 0.4, place + 0.4, color=PLANNED, lw=1.2)
+        tint = colour(3) if row.schedule.startswith(OPEN_MPI) else tints[row.release]
+        axis.barh(place, row.t_measured_ms or 0.0, height=0.7, color=tint)
+        if row.t_planned_ms is not None:
+            axis.vlines(row.t_planned_ms, place - 0.4, place + 0.4, color=PLANNED, lw=1.2)
     names = [f"{row.schedule} ({row.release})" if row.release else row.schedule for row in rows]
     axis.set_yticks(range(len(rows)), names, fontsize=8)
     axis.set_ylim(len(rows) - 0.5, -0.5)

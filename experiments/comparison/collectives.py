@@ -1,4 +1,4 @@
-"""All-reduce between hosts by each algorithm, beside the network that adds: runs and files."""
+"""All-reduce between hosts by each algorithm, beside the network that adds and Open MPI."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,10 @@ from experiments.comparison.collective_rows import (
     CollectiveRow,
     collective_row,
     draw_collectives,
+    gain,
     write_collective_tables,
 )
+from experiments.comparison.open_mpi import compare_open_mpi
 from experiments.comparison.packets import compare_configs, comparison_folder
 from experiments.config import COLLECTIVES, IN_NETWORK, ExperimentConfig
 from experiments.run import ProgressFactory
@@ -33,8 +35,8 @@ class CollectiveComparison:
     folder: Path
     title: str
     rows: list[CollectiveRow]
-    files: list[Path]
     notes: list[str]
+    files: list[Path]
 
 
 def collective_configs(base: ExperimentConfig, *, quick: bool) -> list[ExperimentConfig]:
@@ -104,11 +106,17 @@ def compare_collectives(
     folder = comparison_folder(results_dir / FOLDER, configs)
     found = compare_configs(configs, results_dir, workers=workers, force=False, progress=progress)
     rows = [collective_row(config, *made) for config, made in zip(configs, found, strict=True)]
+    # Any plan between hosts will do: the bound is the same for all of them.
+    peers, notes = compare_open_mpi(configs[0], found[0][0], folder / "open-mpi", progress)
+    rows += peers
+    found_gain = gain(rows)
+    notes += [] if found_gain is None else [found_gain.text]
+    notes += [f"left out: {name}, which has no use here" for name in left_out(base)]
     title = (
         f"All-reduce of {format_bytes(configs[0].payload_bytes)} "
         f"on {found[0][0].topology.name}, measured"
     )
-    files = [*write_collective_tables(folder, rows, title), draw_collectives(folder, rows, title)]
+    files = write_collective_tables(folder, rows, title, notes)
+    files.append(draw_collectives(folder, rows, title))
     give_to_caller(folder)
-    notes = [f"left out: {name}, which has no use here" for name in left_out(base)]
-    return CollectiveComparison(folder, title, rows, files, notes)
+    return CollectiveComparison(folder, title, rows, notes, files)

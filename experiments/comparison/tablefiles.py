@@ -36,8 +36,10 @@ def markdown_lines(rows: Sequence[Cells], left: Iterable[str] = ()) -> list[str]
 def write_markdown(
     path: Path, rows: Sequence[Cells], title: str, notes: Sequence[str] = ()
 ) -> Path:
-    """Write a title, a Markdown table below it, and a paragraph for each note."""
-    lines = [f"# {title}", "", *markdown_lines(rows), *(part for n in notes for part in ("", n))]
+    """Write a title, a Markdown table below it, and notes below that."""
+    lines = [f"# {title}", "", *markdown_lines(rows)]
+    if notes:
+        lines += ["", *(f"- {note}" for note in notes)]
     path.write_text("\n".join(lines) + "\n")
     return path
 

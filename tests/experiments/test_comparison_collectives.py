@@ -3,11 +3,13 @@
 import csv
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 from test_hostanalysis import make_run
 
-from controller.plan import read_plan
+from controller.plan import Plan, read_plan
 from experiments.analyse import analyse
+from experiments.comparison import collectives
 from experiments.comparison.collective_rows import (
     CollectiveRow,
     cells,
@@ -17,10 +19,16 @@ from experiments.comparison.collective_rows import (
     print_collectives,
     write_collective_tables,
 )
-from experiments.comparison.collectives import collective_configs, left_out
+from experiments.comparison.collectives import (
+    collective_configs,
+    compare_collectives,
+    left_out,
+)
 from experiments.comparison.packets import Measured
-from experiments.config import COLLECTIVES
+from experiments.config import COLLECTIVES, ExperimentConfig
+from experiments.planning import plan_experiment
 from experiments.sources import load_config
+from testbed.progress import Step
 
 
 def row(**changes: object) -> CollectiveRow:
@@ -113,7 +121,33 @@ def test_the_files_hold_every_row(tmp_path: Path) -> None:
 
 def test_the_printed_table_says_why_a_run_failed() -> None:
     console = Console(record=True, width=140)
-    print_collectives(ROWS, "A title", console)
+    print_collectives(ROWS, "A title", ["with a shim"], console)
     assert "the guest died" in console.export_text()
     assert cells(ROWS[0])["/ bound"] == "2.02"
     assert cells(FAILED)["/ bound"] == cells(NETWORK)["/ bound"] == "–"
+
+
+def test_open_mpi_comes_last_with_its_notes_in_the_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = load_config(None, {"schedule": "ring"})
+    plan, died = plan_experiment(config), Measured(None, "failed", "it died")
+    asked = []
+
+    def peer(
+        of: ExperimentConfig, beside: Plan, folder: Path, _: object
+    ) -> tuple[list[CollectiveRow], list[str]]:
+        asked.append((of.payload_bytes, beside.schedule, folder.name))
+        return [row(schedule="Open MPI, ring", t_planned_ms=None)], ["with a shim"]
+
+    monkeypatch.setattr(
+        collectives, "compare_configs", lambda configs, *_, **__: [(plan, died)] * len(configs)
+    )
+    monkeypatch.setattr(collectives, "compare_open_mpi", peer)
+    made = compare_collectives(config, tmp_path, quick=True, workers=1, progress=Step)
+    assert asked == [(179_000_000, "ring", "open-mpi")]
+    assert [r.schedule for r in made.rows].index("Open MPI, ring") == len(made.rows) - 1
+    assert made.notes == ["with a shim"]
+    text = (made.folder / "table.md").read_text()
+    assert text.endswith("\n\n- with a shim\n")
+    assert all(path.is_file() for path in made.files)
