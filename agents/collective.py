@@ -126,6 +126,7 @@ class Host:
                 "chunks_exact": self._operands.exact_chunks(len(ctx.plan.topology.codes)),
                 "datagrams_out": self._channel.datagrams,
                 "egress_bytes": self._channel.wire_bytes,
+                "late_out_ns": self._channel.late_ns,
                 "drops": dict(self._drops),
                 "socket_overflow": self._receiver.overflow,
                 "receive_buffer_bytes": self._receiver.buffer_bytes,
@@ -143,6 +144,8 @@ class Channel:
         CLOCK_MONOTONIC time of the next burst; `NEVER_NS` while no transfer is on its way.
     datagrams, wire_bytes
         What has left.
+    late_ns
+        How late the latest burst left.
     """
 
     def __init__(
@@ -154,7 +157,7 @@ class Channel:
         recorder: Recorder,
     ) -> None:
         self.due_ns = NEVER_NS
-        self.datagrams = self.wire_bytes = 0
+        self.datagrams = self.wire_bytes = self.late_ns = 0
         self._ctx, self._plan, self._layout = ctx, plan, layout
         self._operands, self._recorder = operands, recorder
         self._packer = Packer(
@@ -223,6 +226,7 @@ class Channel:
         )
         self.datagrams += burst.count
         self.wire_bytes += burst.wire_bytes
+        self.late_ns = max(self.late_ns, now_ns - self.due_ns)
         self._next += 1
         if self._next < len(self._bursts):
             self.due_ns = self._bursts[self._next].due_ns

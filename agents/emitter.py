@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.context import NS_PER_MS, AgentContext, Endpoint
 from agents.ownstream import NS_PER_US, OwnStream
-from agents.pacing import Burst, burst_schedule, catch_up
+from agents.pacing import Burst, burst_schedule, catch_up, slowed
 from agents.records import Kind, Recorder
 from agents.resumption import Former
 from agents.rounds import NEVER_NS
@@ -24,9 +24,12 @@ class Sent:
     wire_bytes: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
+    late_ns: int = 0
+    """How late the latest burst left."""
 
-    def add(self, now_ns: int, datagrams: int, wire_bytes: int) -> None:
+    def add(self, now_ns: int, late_ns: int, datagrams: int, wire_bytes: int) -> None:
         """Count one burst."""
+        self.late_ns = max(self.late_ns, late_ns)
         self.datagrams += datagrams
         self.wire_bytes += wire_bytes
         self.first_ns = now_ns if self.first_ns is None else self.first_ns
@@ -73,6 +76,7 @@ class Emitter:
         self._round = -1
         self._bursts: list[Burst] = []
         self._next = 0
+        self._free_ns = 0
         self._to: list[Endpoint] = []
         self.due_ns = 0
         self._prepare_due()
@@ -90,7 +94,8 @@ class Emitter:
             self._packed_of = (self._round, burst.block)
             self._packed = self._stream.pack(self._round, burst.block, burst.count, since_start_ns)
         self._sender.send(self._packed, self._to[burst.copy])
-        self.sent[self._round].add(since_start_ns, burst.count, burst.wire_bytes)
+        late_ns = now_ns - self.due_ns
+        self.sent[self._round].add(since_start_ns, late_ns, burst.count, burst.wire_bytes)
         self._recorder.add(
             since_start_ns,
             self._round,
@@ -111,6 +116,7 @@ class Emitter:
             "egress_bytes": sent.wire_bytes,
             "first_out_ns": sent.first_ns,
             "last_out_ns": sent.last_ns,
+            "late_out_ns": sent.late_ns,
         }
 
     def close(self) -> None:
@@ -148,7 +154,21 @@ class Emitter:
             jitter_ns=round(ctx.jitter_us * NS_PER_US),
             jitter_key=(ctx.seed, ctx.city, self._round),
         )
-        return bursts if self._former is None else self._left(bursts, self._former)
+        left = bursts if self._former is None else self._left(bursts, self._former)
+        return self._late(left) if ctx.slow else left
+
+    def _late(self, bursts: list[Burst]) -> list[Burst]:
+        """When a round's bursts leave, behind the round before, if this island is slow."""
+        start_ns = self._ctx.expectations[self._round].start_ns
+        since_start_ns = start_ns - self._ctx.start_ns
+        slow = [
+            (round(a * NS_PER_MS) - since_start_ns, round(b * NS_PER_MS) - since_start_ns, factor)
+            for a, b, factor in self._ctx.slow
+        ]
+        bursts = slowed(bursts, slow, self._free_ns - start_ns)
+        if bursts:
+            self._free_ns = start_ns + bursts[-1].due_ns
+        return bursts
 
     def _left(self, bursts: list[Burst], former: Former) -> list[Burst]:
         """What an earlier process has left of this round; nothing if nobody takes it any more."""

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from controller.plan import Plan
 from experiments.control import ControlServer
+from experiments.controllerprocess import ControllerProcess
 from experiments.runtime import Runtime
 from testbed.errors import CliquenetError, MachineError
 from testbed.network import Network, build_network
-from testbed.processes import Child, Supervisor, spawn
+from testbed.processes import Supervisor
 
 READY_LIMIT_S = 120.0
-END_LIMIT_S = 60.0
 
 
 def stage(name: str, detail: str) -> None:
@@ -29,28 +29,12 @@ def stage(name: str, detail: str) -> None:
 
 @dataclass(frozen=True)
 class Standing:
-    """A network that is up, with its first rules in place."""
+    """A network that is up, with its first rules in place, and what keeps it so."""
 
     network: Network
     control: ControlServer
     supervisor: Supervisor
-    controller: Child
-
-    def stop_controller(self) -> None:
-        """End the controller and wait for its end.
-
-        Raises
-        ------
-        CliquenetError
-            It does not end, or not well.
-        """
-        self.control.send(command="stop")
-        self.supervisor.expect_exit([self.controller])
-        self.supervisor.wait_until(
-            lambda: not self.supervisor.alive([self.controller]),
-            END_LIMIT_S,
-            "the controller's end",
-        )
+    controller: ControllerProcess
 
 
 @contextmanager
@@ -69,7 +53,10 @@ def brought_up(plan: Plan, runtime: Runtime, run_dir: Path) -> Iterator[Standing
         port = _free_port()
         control = ControlServer(scratch / "control.sock", supervisor)
         stack.callback(control.close)
-        controller = _start_controller(supervisor, run_dir, runtime, port, scratch)
+        controller = ControllerProcess(
+            supervisor, control, run_dir, runtime, port, scratch / "control.sock"
+        )
+        controller.start()
         network = stack.enter_context(
             build_network(
                 plan.topology,
@@ -104,20 +91,6 @@ def work_through(work: Callable[[], None]) -> int:
         sys.stderr.write("error: interrupted\n")
         return 130
     return 0
-
-
-def _start_controller(
-    supervisor: Supervisor, run_dir: Path, runtime: Runtime, port: int, scratch: Path
-) -> Child:
-    argv = [
-        *(sys.executable, "-m", "controller"),
-        *("--framework", runtime.controller),
-        *("--port", str(port)),
-        *("--plan", str(run_dir / "plan.json")),
-        *("--control", str(scratch / "control.sock")),
-    ]
-    log = run_dir / "log" / "controller.log"
-    return supervisor.watch(spawn("controller", argv, log, {}))
 
 
 def _free_port() -> int:

@@ -15,27 +15,23 @@ from typing import Any
 
 from controller.plan import Plan, read_plan
 from experiments.agenda import Agenda
-from experiments.bringup import brought_up, stage, work_through
-from experiments.control import ControlServer
+from experiments.bringup import Standing, brought_up, stage, work_through
 from experiments.faultplay import Scene, not_reached, play
-from experiments.faults import changes_links
+from experiments.faults import changes_links, hits_control
 from experiments.fleet import Fleet
 from experiments.impairments import resolve
-from experiments.incarnations import FAULTS_FILE
+from experiments.incarnations import FAULTS_FILE, REACTIONS_FILE
 from experiments.netfacts import network_facts
 from experiments.runtime import Runtime, read_runtime
 from testbed.errors import CliquenetError
+from testbed.fidelity import FIDELITY_FILE, measure, refuse
+from testbed.linktrial import FULL, SHORT
 from testbed.livelinks import LiveLinks
 from testbed.namespaces import isolate
-from testbed.network import Network
-from testbed.probe import measure_round_trips
-from testbed.processes import Supervisor
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 DRAIN_LIMIT_S = 60.0
-LEAD_S = 2
-"""From the choice of the start time to the start: agents fork and get ready."""
 END_SLACK_S = 10.0
 """Beyond the islands' own deadline, after which the run counts as hung."""
 
@@ -53,24 +49,40 @@ def emulate(run_dir: Path) -> None:
     stage("boot", "building the network")
     isolate()
     with brought_up(plan, runtime, run_dir) as standing:
-        network, control = standing.network, standing.control
-        stage("up", "network up, measuring round-trip times")
-        trips = measure_round_trips(network, scale=plan.scale)
-        before = network.counters()
-        run = Run(plan, runtime, run_dir, network, standing.supervisor, control)
-        impairments = resolve(runtime.impairments, plan.topology)
-        changing = changes_links(runtime.events)
-        with network.impaired(impairments, changing=changing) as links:
-            start_ns = run.rounds(links)
-            fault_drops = links.lost()
-        standing.stop_controller()
-        network.check()
-        facts = network_facts(
-            plan, network, control, trips, before, start_ns, impairments, fault_drops
-        )
-        _write_json(run_dir / "raw" / "network.json", facts)
-        _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
+        network, controller = standing.network, standing.controller
+        stage("up", "network up, measuring links and paths")
+        fidelity = measure(network, scale=plan.scale, effort=FULL if runtime.verify else SHORT)
+        (run_dir / "raw" / FIDELITY_FILE).write_text(fidelity.model_dump_json(indent=1))
+        if runtime.verify:
+            controller.stop(DRAIN_LIMIT_S)
+        else:
+            refuse(fidelity, runtime.limits.at(runtime.clock))
+            run = Run(plan, runtime, run_dir, standing)
+            _run_and_record(run, plan, runtime, run_dir, standing)
+        network.openvswitch.alive()
     stage("done", "network down")
+
+
+def _run_and_record(
+    run: "Run",
+    plan: Plan,
+    runtime: Runtime,
+    run_dir: Path,
+    standing: Standing,
+) -> None:
+    """Run all rounds, and write down what the network did meanwhile."""
+    network, control = standing.network, standing.control
+    before = network.counters()
+    impairments = resolve(runtime.impairments, plan.topology)
+    changing = changes_links(runtime.events)
+    with network.impaired(impairments, changing=changing) as links:
+        start_ns = run.rounds(links)
+        fault_drops = links.lost()
+    standing.controller.stop(DRAIN_LIMIT_S)
+    facts = network_facts(plan, network, control, before, start_ns, impairments, fault_drops)
+    _write_json(run_dir / "raw" / "network.json", facts)
+    _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
+    _write_json(run_dir / "raw" / REACTIONS_FILE, run.reactions())
 
 
 class Run:
@@ -81,17 +93,21 @@ class Run:
         plan: Plan,
         runtime: Runtime,
         run_dir: Path,
-        network: Network,
-        supervisor: Supervisor,
-        control: ControlServer,
+        standing: Standing,
     ) -> None:
+        network, supervisor = standing.network, standing.supervisor
         self._plan = plan
+        self._network = network
+        self._controller = standing.controller
+        self._tolerant = hits_control(runtime.events)
         self._mtu_bytes = runtime.mtu_bytes
         self._timeline: list[dict[str, Any]] = []
         self._faults = sorted(runtime.events, key=lambda fault: fault.at_ms)
         self._supervisor = supervisor
-        self._control = control
-        self._start_ns = (time.monotonic_ns() // NS_PER_S + LEAD_S) * NS_PER_S
+        self._control = standing.control
+        # Agents fork and get ready meanwhile.
+        whole_s = time.monotonic_ns() // NS_PER_S
+        self._start_ns = whole_s * NS_PER_S + round(runtime.lead_s * NS_PER_S)
         self._fleet = Fleet(plan, runtime, run_dir, network, supervisor, self._start_ns)
 
     def rounds(self, links: LiveLinks) -> int:
@@ -115,7 +131,15 @@ class Run:
             agenda.at(start_ns + index * self._interval_ns, partial(self._begin_round, index))
         plan = self._plan
         scene = Scene(
-            plan.topology, plan.scale, self._mtu_bytes, fleet, links, agenda, self._timeline
+            topology=plan.topology,
+            scale=plan.scale,
+            mtu_bytes=self._mtu_bytes,
+            fleet=fleet,
+            links=links,
+            controller=self._controller,
+            network=self._network,
+            agenda=agenda,
+            timeline=self._timeline,
         )
         for fault in self._faults:
             at_ns = start_ns + round(fault.at_ms * NS_PER_MS)
@@ -131,14 +155,26 @@ class Run:
         left = self._faults[len(self._timeline) :]
         return self._timeline + [not_reached(fault) for fault in left]
 
+    def reactions(self) -> list[dict[str, Any]]:
+        """What the controller did about events, for ``raw/reactions.json``."""
+        told = self._control.reactions
+        return [
+            {**{k: v for k, v in one.items() if k != "t_ns"}, "at_ns": one["t_ns"] - self._start_ns}
+            for one in told
+            if one["t_ns"] >= self._start_ns
+        ]
+
     @property
     def _interval_ns(self) -> int:
         return round(self._plan.round_interval_ms * NS_PER_MS)
 
     def _begin_round(self, index: int) -> None:
-        """Check that the rules of a round, which begins now, are in place."""
+        """Check that the rules of a round, which begins now, are in place.
+
+        If an event may be why they are not, it goes on without them, as packets would.
+        """
         self._supervisor.step(0.0)
-        if index not in self._control.confirmed_ns:
+        if index not in self._control.confirmed_ns and not self._tolerant:
             raise CliquenetError(f"the rules of round {index} were not confirmed when it started")
         stage("round", f"round {index + 1} of {self._plan.rounds}")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.runfigures import print_figures, print_outcome
+from experiments.runfigures import network_rows, print_figures, print_outcome
 from experiments.units import format_bytes
 
 
@@ -32,6 +32,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
     if link is not None:
         planned, carried = (format_bytes(link[f"bytes_{w}"]) for w in ("planned", "measured"))
         rows.append((f"busiest link {link['link']}", planned, carried))
+    rows += network_rows(summary)
     rows.append(("network up", "", f"{summary['network_up_wall_s']:.1f} s wall"))
     return rows
 

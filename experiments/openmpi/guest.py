@@ -28,6 +28,7 @@ _PATIENCE = 40.0
 _WINDOW_BYTES = 1 << 28
 """Far beyond any rate × round-trip time here, so that windows never limit a connection."""
 _PAGE_BYTES = 4096
+_END_LIMIT_S = 60.0
 _NS_PER_MS = 1e6
 
 
@@ -49,7 +50,7 @@ def run(folder: Path) -> None:
         stage("up", "network up")
         ranks = _Ranks(job, plan, runtime, folder, standing)
         cases = tuple(ranks.case(variant) for variant in job.variants)
-        standing.stop_controller()
+        standing.controller.stop(_END_LIMIT_S)
         standing.network.check()
     report = Report(job=job, cases=cases)
     (folder / "report.json").write_text(report.model_dump_json(indent=1) + "\n")
