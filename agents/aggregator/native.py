@@ -4,7 +4,7 @@ import ctypes
 import mmap
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from weakref import WeakMethod
 
@@ -22,6 +22,7 @@ from agents.native.layout import (
     NONE,
     ROW_DTYPE,
     SLOT_DTYPE,
+    VECTOR_BYTES,
     WANT_FUNCTION,
     EngineState,
     Policy,
@@ -50,6 +51,9 @@ class NativeEngine:
         Where datagrams are built, and what sends all that wait there.
     recorder
         Gets an event for every run of blocks that is taken or leaves.
+    vectors
+        Lengths in bytes that the kernel may use for the usual buffer, best first; those that
+        the processor does not have are passed over. Without any, all goes the slow way.
 
     Raises
     ------
@@ -65,6 +69,8 @@ class NativeEngine:
         ring: ResendRing,
         send: Callable[[], None],
         recorder: Recorder,
+        *,
+        vectors: Sequence[int] = VECTOR_BYTES,
     ) -> None:
         check_ways(settings.slots, settings.ways)
         if settings.ordered and settings.memory_model != "hold":
@@ -93,6 +99,7 @@ class NativeEngine:
         self._live: dict[int, int] = {}
         self._bitmaps: dict[int, tuple[_Bitmaps, _Bitmaps]] = {}
         self._state = self._first_state(rows)
+        self._state.passes = next(filter(None, map(self._kernel.passes, vectors)), None)
         self._at = ctypes.byref(self._state)
 
     @property

@@ -93,6 +93,7 @@ struct cq_engine {
     uint8_t *memory;           /* rows × elements × 4 bytes */
     uint32_t *free_rows;       /* the first `freed` of `rows` are valid */
     uint8_t *scratch;          /* elements × 4 bytes */
+    const struct cq_pass *passes; /* of `run.c`; null: all goes by `receive.c` */
     struct cq_round live[CQ_LIVE_ROUNDS];
     uint64_t epoch_known;      /* by source, a bit each */
     uint32_t epoch_of[CQ_SOURCES];
@@ -136,14 +137,20 @@ static inline uint8_t *cq_row_elements(const struct cq_engine *e, uint32_t row)
 /* crc.c */
 CQ_EXPORT uint32_t cq_crc32c(uint32_t crc, const uint8_t *bytes, size_t count);
 uint32_t cq_datagram_crc(const uint8_t *datagram, size_t size);
-int cq_folds(void); /* whether `pass.c` can be used */
 
-/* pass.c: `count` bytes of elements, 256 or more. Each returns the checksum of datagram `p`. */
-uint32_t cq_pass_copy(uint8_t *out, const uint8_t *p, size_t count);
-uint32_t cq_pass_add(uint8_t *sums, const uint8_t *p, size_t count, const uint8_t *ahead,
-                     int *left);
-uint32_t cq_pass_sum(uint8_t *out, const uint8_t *header, const uint8_t *a, const uint8_t *p,
-                     size_t count, const uint8_t *ahead, uint32_t *crc_out, int *left);
+/* pass.h: with vectors of one length, and `count` bytes of elements, 256 or more. Each returns
+ * the checksum of datagram `p`. */
+struct cq_pass {
+    uint32_t (*copy)(uint8_t *out, const uint8_t *p, size_t count);
+    uint32_t (*add)(uint8_t *sums, const uint8_t *p, size_t count, const uint8_t *ahead,
+                    int *left);
+    uint32_t (*sum)(uint8_t *out, const uint8_t *header, const uint8_t *a, const uint8_t *p,
+                    size_t count, const uint8_t *ahead, uint32_t *crc_out, int *left);
+};
+extern const struct cq_pass cq_pass_wide, cq_pass_narrow;
+
+/* pass.c */
+CQ_EXPORT const struct cq_pass *cq_pass(uint32_t vector_bytes); /* null: it has no such ones */
 
 /* sums.c */
 void cq_keep(uint32_t dtype, uint8_t *to, const struct cq_part *part, uint32_t count);

@@ -17,6 +17,8 @@ _POINTER: Final = ctypes.c_void_p
 LIVE_ROUNDS: Final = 16
 NONE: Final = 0xFFFFFFFF
 LARGEST_BUFFER: Final = 1 << 16
+VECTOR_BYTES: Final = (64, 32)
+"""What `Kernel.passes` knows."""
 _MOST_DATAGRAMS: Final = LARGEST_BUFFER // HEADER_BYTES + 1
 
 
@@ -123,6 +125,7 @@ class EngineState(ctypes.Structure):
         *((name, _U32) for name in ("occupied", "high_water", "untouched", "freed")),
         *((name, _U32) for name in ("oldest", "newest")),
         *((name, _POINTER) for name in ("slots", "row", "memory", "free_rows", "scratch")),
+        ("passes", _POINTER),
         ("live", Round * LIVE_ROUNDS),
         ("epoch_known", _U64),
         ("epoch_of", _U32 * MAX_SOURCES),
@@ -180,6 +183,9 @@ class Kernel:
         theirs, ours = library.cq_engine_bytes(), ctypes.sizeof(EngineState)
         if theirs != ours:
             raise MachineError(f"the compiled kernel's state has {theirs} bytes, ours {ours}")
+        self.passes = library.cq_pass
+        self.passes.argtypes = [_U32]
+        self.passes.restype = _POINTER
         self.crc32c = library.cq_crc32c
         self.crc32c_by_table = library.cq_crc32c_by_table
         for function in (self.crc32c, self.crc32c_by_table):
