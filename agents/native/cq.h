@@ -210,19 +210,28 @@ void cq_count_run(struct cq_engine *e, struct cq_round *round, const uint8_t *fi
 CQ_EXPORT void cq_take(struct cq_engine *e, const uint8_t *buffer, uint32_t length,
                        uint32_t segment, int64_t now_ns);
 
+/* How many buffers one call of the system receives: they still fit the second cache, and more
+ * would save nothing. */
+enum { CQ_BATCH = 16 };
+
+/* A buffer that came: which one it is, its bytes, and those of each datagram but the last. */
+struct cq_received {
+    uint32_t buffer, length, segment;
+};
+
 /* Where datagrams come from and go to. */
 struct cq_sockets {
     int32_t in, out;
     uint32_t ip, port, most_segments; /* address in host order */
     uint32_t overflow;                /* datagrams lost because the socket was full */
     int32_t error;
-    uint32_t length, segment; /* of the buffer that is left to the caller */
-    uint32_t unused;
-    uint8_t *buffer; /* CQ_BUFFER_BYTES */
+    uint32_t count; /* of the buffers that are left to the caller */
+    struct cq_received received[CQ_BATCH];
+    uint8_t *buffers; /* CQ_BATCH × CQ_BUFFER_BYTES */
 };
 
-/* Why `cq_serve` came back: a buffer came when the time was over; nothing came for a while, or a signal did; a
- * call of the system failed. */
+/* Why `cq_serve` came back: buffers came when the time was over; nothing came for a while, or
+ * a signal did; a call of the system failed. */
 enum cq_served { CQ_DUE, CQ_IDLE, CQ_FAILED };
 
 /* serve.c */
