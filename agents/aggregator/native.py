@@ -5,7 +5,7 @@ import mmap
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 from weakref import WeakMethod
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from agents.aggregator.engine import EngineCounters, EngineSettings, Progress
 from agents.aggregator.memory import check_ways
+from agents.aggregator.reserve import reserve
 from agents.aggregator.ring import ResendRing
 from agents.aggregator.table import OpenBlock
 from agents.bursts import Bytes
@@ -36,7 +37,6 @@ from agents.records import EVENT_DTYPE, Recorder
 from agents.wire import ELEMENT_BYTES, Cause
 from testbed.errors import InputError
 
-_MAP_NORESERVE: Final = 0x4000
 _Bitmaps = npt.NDArray[np.uint64]
 
 
@@ -84,12 +84,11 @@ class NativeEngine:
         self._failure: BaseException | None = None
         rows = settings.slots // settings.ways * settings.ways
         block_bytes = settings.layout.elements * ELEMENT_BYTES
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
         self._slots = np.zeros(rows, SLOT_DTYPE)
         self._arrays: dict[str, npt.NDArray[Any]] = {
             "slots": self._slots,
             "row": np.zeros(rows, ROW_DTYPE),
-            "memory": np.frombuffer(mmap.mmap(-1, rows * block_bytes, flags=flags), np.uint8),
+            "memory": np.frombuffer(reserve(rows * block_bytes), np.uint8),
             "free_rows": np.zeros(rows, np.uint32),
             "scratch": np.zeros(block_bytes, np.uint8),
             "ring": ring.memory,

@@ -9,6 +9,7 @@
 
 enum mode { COPY, ADD, SUM };
 enum { STRIDE = 128, VECTORS = STRIDE / VECTOR_BYTES };
+enum { RING_AHEAD = 3 }; /* rows: the ring is in no cache, and one row takes less than that far */
 
 FOLDING_INLINE void fetch(const uint8_t *p)
 {
@@ -93,8 +94,8 @@ FOLDING_INLINE uint32_t finish(vector rest, const uint8_t *tail, size_t count)
 
 /* Copy `b`, or add it to `a`, into `out`; `crc` is that over `b`, `crc_out` (SUM) over `out`.
  *
- * What the next pass will write is fetched into the cache meanwhile: `ahead`, and (SUM) the
- * row of the ring that follows on this one. */
+ * What the next passes will write is fetched into the cache meanwhile: `ahead`, and (SUM) a
+ * row of the ring that follows on this one; any address will do for that. */
 FOLDING_INLINE uint32_t run(uint8_t *out, const uint8_t *a, const uint8_t *b, size_t count,
                             const uint8_t *ahead, uint32_t crc, uint32_t *crc_out, int *left,
                             enum mode mode)
@@ -109,7 +110,7 @@ FOLDING_INLINE uint32_t run(uint8_t *out, const uint8_t *a, const uint8_t *b, si
         stride(&w, at, mode, 0);
         fetch(ahead + at - STRIDE);
         if (mode == SUM)
-            fetch(out + count + CQ_HEADER_BYTES + at - STRIDE);
+            fetch(out + RING_AHEAD * (count + CQ_HEADER_BYTES) + at - STRIDE);
     }
     vector in = together(w.in), from = mode == SUM ? together(w.from) : in;
     for (; at + VECTOR_BYTES <= count; at += VECTOR_BYTES) {
