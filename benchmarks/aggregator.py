@@ -274,7 +274,7 @@ def main() -> int:
     if options.soak_s:
         result["soak"] = [
             soak(shape(options.sizes[0], buffers), options.soak_s / 2)
-            for buffers in (options.buffers // 4, options.buffers * 4)
+            for buffers in (options.buffers // 8, options.buffers * 2)
         ]
     print(json.dumps(result))
     return 0
