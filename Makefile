@@ -1,8 +1,9 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment plan optimize compare loss
-.PHONY: collective compare-collectives bench-aggregator bench-collectives fuzz compare-uftp test lint clean distclean
+.PHONY: help variables setup doctor experiment prove-real reproduce plan optimize compare loss
+.PHONY: collective compare-collectives bench-aggregator bench-collectives bench-identity
+.PHONY: bench-scale fuzz kills compare-uftp test lint clean distclean fault-matrix
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -10,7 +11,7 @@ SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 
 # Each variable that is set becomes the option of its name; the shell quotes the value.
 export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES RATES CONFIG
-export FORMAT BUDGET DATAGRAMS COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
+export RUN FORMAT BUDGET DATAGRAMS TIMES COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
 # These by way of --set.
 SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
 	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US
@@ -64,17 +65,24 @@ endef
 
 define HELP
 make setup        set up what is missing: packages, environment, kernel (all cached)
+make doctor       say what this machine can do, and the command that mends each lack
 make experiment   plan, run, analyse and plot one experiment; print its summary
+make prove-real   run an experiment in real time, in the distribution's packaged User Mode Linux
+make reproduce    run a stored run again; compare trace, summary, tables, plots' data
 make plan         print what the planner makes of an experiment, without running it
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
 make loss         run at several loss rates, with recovery and without; one table and a plot
 make bench-aggregator  measure how many Gbit/s one core receives, adds and sends on
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
+make kills        kill and interrupt runs at random moments; tell what is left behind
 make compare-uftp measure uftp and our stream over the same lossy link
+make fault-matrix run every kind of event with Triangles and All-to-All; check what comes of it
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
 make compare-collectives  run all-reduce between hosts by each algorithm; one table and a plot
 make bench-collectives  measure the synthesiser against published figures
+make bench-identity  run one experiment again and again, idle and under load; compare traces
+make bench-scale  measure how a run grows with cities and with the emulated rate
 make variables    list every config key with its values and default
 make test         run all tests
 make lint         check format, style and types
@@ -87,7 +95,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   SCHEDULE     triangles, pairs, all-to-all, regional; or a YAML file
                experiment: also an all-reduce between hosts: ring, tacos, halving-doubling,
                hierarchical, parameter-server, double-binary-tree
-  CLOCK        virtual, real, auto
+  CLOCK        virtual, real, auto: real if this machine can; `make doctor` tells
   MEMORY       memory of each edge device: 0, 200MB, 32GB, ...
   MULTICAST    on, off: trees in the network, or one copy per receiver
   AGGREGATION  on, off: sums at the edge device, or at the island
@@ -99,6 +107,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   TREES        how multicast trees are laid
   RATES        how senders pace: common, per-stream, unpaced; time-varying is planned only
   CONFIG       a published experiment, or a YAML file; the variables above override it
+  RUN          of reproduce: a run id, a run folder; the latest unless told
   FORCE        1 runs what the planner refuses
   COLLECTIVE   all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all
   ALGORITHM    auto: the fastest; synthesised, ring, halving-doubling, hierarchical, ...
@@ -106,9 +115,10 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   CHUNKS       pieces of the payload; 0 chooses
   RELEASE      planned, data: hosts send at the schedule's times, or as soon as they can
   ROOT         of broadcast and reduce: name of a worker
-  FORMAT       of plan, optimize, compare, collective: table, or json: one object on the last line
+  FORMAT       of doctor, plan, optimize, compare, collective: table, or json: one object on the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
   DATAGRAMS    how many `make fuzz` feeds: 10000000 unless told
+  TIMES        of kills and bench-identity: how often; 20 unless told
   QUICK        1 compares with a tenth of the payload and coarser sweeps
 The aggregator's table, and its recovery from loss:
   WAYS         1, 2, 4: places that a block may take in the table
@@ -138,8 +148,19 @@ help:
 setup: $(SYSTEM_PYTHON)
 	@trap '$(SET_UP) give-back' EXIT; $(SET_UP)
 
+# Nothing is set up, nothing is written.
+doctor:
+	@[ -x $(SYSTEM_PYTHON) ] || { echo "error: $(SYSTEM_PYTHON) is missing: run \`sudo make setup\`" >&2; exit 5; }
+	@PYTHONDONTWRITEBYTECODE=1 $(SYSTEM_PYTHON) -m testbed.doctor $(FORMAT_OPTION)
+
 experiment: setup
 	$(in_environment) run experiments.cli experiment $(EXPERIMENT_OPTIONS)
+
+prove-real: setup
+	$(in_environment) run experiments.provereal $(EXPERIMENT_OPTIONS)
+
+reproduce: setup
+	$(in_environment) run experiments.cli reproduce $${RUN:+"$$RUN"}
 
 plan: setup
 	$(in_environment) run experiments.cli plan $(PLAN_OPTIONS)
@@ -159,8 +180,15 @@ bench-aggregator: setup
 fuzz: setup
 	$(in_environment) run benchmarks.fuzz $${DATAGRAMS:+--datagrams "$$DATAGRAMS"} $(SEED_OPTION)
 
+kills: setup
+	$(in_environment) run benchmarks.kills $${TIMES:+--times "$$TIMES"} $(SEED_OPTION)
+
 compare-uftp: setup
 	$(in_environment) run benchmarks.uftp
+
+fault-matrix: setup
+	$(in_environment) run benchmarks.faultmatrix
+
 collective: setup
 	$(in_environment) run experiments.cli collective $(COLLECTIVE_OPTIONS)
 
@@ -169,6 +197,12 @@ compare-collectives: setup
 
 bench-collectives: setup
 	$(in_environment) run benchmarks.collectives
+
+bench-identity: setup
+	$(in_environment) run benchmarks.identity $${TIMES:+--times "$$TIMES"}
+
+bench-scale: setup
+	$(in_environment) run benchmarks.scale
 
 variables: setup
 	$(in_environment) run experiments.cli variables

@@ -1,8 +1,8 @@
 """JSON lines over a Unix stream socket: the controller's side of the conversation.
 
 The emulation listens, the controller connects. Controller to emulation: events
-``ready``, ``switch``, ``round`` and ``error``. Emulation to controller: commands
-``start`` and ``stop``.
+``ready``, ``switch``, ``link``, ``reroute``, ``round``, ``late`` and ``error``.
+Emulation to controller: commands ``start`` and ``stop``.
 """
 
 import json

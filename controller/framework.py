@@ -35,6 +35,15 @@ class SwitchEvents(Protocol):
     def refused(self, datapath: Any, reason: str) -> None:
         """A switch sent an error message."""
 
+    def ports_changed(self, datapath: Any) -> None:
+        """A switch's ports are not what they were."""
+
+    def groups(self, message: Any) -> None:
+        """A switch sent a part of the list of its groups."""
+
+    def flows(self, message: Any) -> None:
+        """A switch sent a part of the list of its flows."""
+
 
 class Framework:
     """A loaded framework.
@@ -93,6 +102,21 @@ class Framework:
             @_fatal
             def barrier(self, event: Any) -> None:
                 events.barrier(event.msg.datapath, event.msg.xid)
+
+            @handler.set_ev_cls(event.EventOFPPortStateChange, main)  # type: ignore[untyped-decorator]
+            @_fatal
+            def ports(self, event: Any) -> None:
+                events.ports_changed(event.datapath)
+
+            @handler.set_ev_cls(event.EventOFPGroupDescStatsReply, main)  # type: ignore[untyped-decorator]
+            @_fatal
+            def groups(self, event: Any) -> None:
+                events.groups(event.msg)
+
+            @handler.set_ev_cls(event.EventOFPFlowStatsReply, main)  # type: ignore[untyped-decorator]
+            @_fatal
+            def flows(self, event: Any) -> None:
+                events.flows(event.msg)
 
             @handler.set_ev_cls(event.EventOFPErrorMsg, [*early, main])  # type: ignore[untyped-decorator]
             @_fatal

@@ -1,5 +1,6 @@
 """From the files of a run to ``summary.json``: what was measured, against what was planned."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from experiments.counters import (
     sum_checks,
 )
 from experiments.decay import Decay, measure_decay, start_lifetime
+from experiments.eventpart import event_part
 from experiments.events import stream_table, write_tables
+from experiments.lateness import check_lateness, send_lateness
 from experiments.lossy import lossy_part, promise_of
 from experiments.network_record import NetworkRecord, measured_loads
-from experiments.results import amend_manifest, read_json, read_state, write_json
+from experiments.outcomes import entry
+from experiments.results import amend_manifest, configured, read_manifest, read_state, write_json
 from experiments.rundata import RunData, load_run
 from experiments.verdict import (
     RoundTime,
@@ -36,6 +40,8 @@ from experiments.verdict import (
 from testbed.paths import give_to_caller
 
 DEFAULT_TOLERANCE_PERCENT = 1.0
+DEFAULT_LATE_MS = 1.0
+NS_PER_MS = 1_000_000
 
 
 def analyse_run(run_dir: Path) -> dict[str, Any]:
@@ -84,11 +90,18 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     links = link_loads(network, plan)
     promise = promise_of(run)
     lossy = lossy_part(run, drops, legs)
+    lateness = send_lateness(run)
+    manifest = read_manifest(run.run_dir)
+    tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
+    late_ms = configured(manifest, "late_ms", DEFAULT_LATE_MS)
+    events = event_part(run, times, delivery, promise, tolerance_percent)
     findings = [
         *check_plan(plan),
-        *check_times(times, promise, _tolerance_percent(run.run_dir)),
+        *check_times(times, promise, tolerance_percent),
+        *check_lateness(lateness, promise, run.runtime.clock, late_ms),
         *check_sums(sums, delivery, partial, stale, promise),
-        *check_decay(decay, stale, promise),
+        *check_decay(decay, promise, excused=bool(stale or run.crashed)),
+        *events.findings,
         *(lossy.findings if promise.asked else check_losses(legs.lost, drops, plan)),
         *check_network(network, plan, run.runtime.clock),
         *check_links(links, plan, promise),
@@ -97,11 +110,14 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     t_measured_ms = max(measured, default=None)
     t_planned_ms = max(t.planned_ms for t in times)
     memory = memory_high_water(run)
+    interval_ns = plan.round_interval_ms * NS_PER_MS
+    in_time = {r.round for r in network.rounds if r.confirmed_ns <= r.round * interval_ns}
     state = read_state(run.run_dir)
     return {
         "run_id": run.run_dir.name,
         "schedule": plan.schedule,
         "clock": run.runtime.clock,
+        "clock_reason": manifest.get("clock_reason"),
         "seed": run.runtime.seed,
         "feasible": plan.feasible,
         "reason": plan.reason,
@@ -116,8 +132,10 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
                 "planned_ms": t.planned_ms,
                 "measured_ms": t.measured_ms,
                 "error_percent": t.error_percent,
+                **entry(outcome),
+                "rules_in_time": t.round in in_time,
             }
-            for t in times
+            for t, outcome in zip(times, events.outcomes, strict=True)
         ],
         "a_rms": plan.prediction.a_rms,
         "a_rms_start": start_lifetime(plan),
@@ -138,7 +156,10 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "partial_blocks": sum(partial.values()),
         "partial_causes": partial,
         **lossy.entries,
+        "faults": events.timeline,
+        "crashed": list(run.crashed),
         "evictions": evictions(run.trace, causes),
+        "send_lateness": None if lateness is None else asdict(lateness),
         "memory_bytes": plan.memory_bytes,
         "memory_with_fifo_bytes": memory_capacity(run),
         "memory_high_water_bytes": max(memory.values(), default=0.0),
@@ -206,14 +227,6 @@ def _decay_entries(decay: Decay, stale: dict[str, int]) -> dict[str, Any]:
         "state_error_bound": float(decay.bound.max()),
         "stale_rows": sum(stale.values()),
     }
-
-
-def _tolerance_percent(run_dir: Path) -> float:
-    manifest = run_dir / "manifest.json"
-    if not manifest.exists():
-        return DEFAULT_TOLERANCE_PERCENT
-    config = read_json(manifest).get("config", {})
-    return float(config.get("tolerance_percent", DEFAULT_TOLERANCE_PERCENT))
 
 
 def _percent(measured: float | None, planned: float) -> float | None:

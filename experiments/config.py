@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agents.names import Collision, ElementType, EngineName, Hash, MemoryModel
 from controller.demand import MEMORY_MODELS, RATES
-from experiments.faults import FAULTS, Fault
+from experiments.faults import FAULTS, Fault, OnFault, OnLinkDown
 from experiments.fields import choice, entries, named_or_file, number_of, real, switch, units, whole
 from experiments.impairments import MAX_JITTER_US, LinkImpairment
 from experiments.units import parse_bytes, parse_time_ms
@@ -39,12 +39,21 @@ CONFIGS_DIR = Path(__file__).parent / "configs"
 REAL_CLOCK_SCALE = 1000.0
 """Scale where the config names none and the clock is real: a machine in real
 time moves about a tenth of what virtual time takes its leisure for."""
+LEAD_S: Mapping[str, float] = MappingProxyType({"virtual": 2.0, "real": 10.0})
+"""From the start of the agents to round 0, where the config says nothing. In virtual time
+they are ready at once; in real time each takes up to half a second of a slow machine."""
 
-_WITHOUT_EFFECT = ("force", "guest_memory_mb", "wall_limit_s", "clock", "schedule", "topology")
+_WITHOUT_EFFECT = (
+    *("force", "guest_memory_mb", "wall_limit_s", "lead_s"),
+    *("clock", "schedule", "topology"),
+)
 """Keys that cannot change a result, and those that `identity` spells out itself."""
 
 _OF_COLLECTIVES = ("chunks", "model", "release")
 """Keys that change nothing where streams are sent."""
+
+_OF_EVENTS = ("on_link_down", "on_fault")
+"""Keys that change nothing where nothing happens."""
 
 
 def _schedules() -> tuple[str, ...]:
@@ -182,7 +191,13 @@ class ExperimentConfig(BaseModel):
         (), description="a list of such links: link, direction, loss_percent, …"
     )
     events: Annotated[tuple[Fault, ...], entries(FAULTS, "event")] = Field(
-        (), description=f"a list of faults: at_ms, event ({', '.join(FAULTS)}), city, …"
+        (), description=f"a list of faults: at_ms, event ({', '.join(FAULTS)}), …"
+    )
+    on_link_down: Annotated[OnLinkDown, choice(*get_args(OnLinkDown))] = Field(
+        "reroute", description="reroute, ignore: what the controller does about a dead link"
+    )
+    on_fault: Annotated[OnFault, choice(*get_args(OnFault))] = Field(
+        "continue", description="continue, fail: what a round costs that an event spoilt"
     )
     jitter_us: Annotated[float, real(0, 10_000)] = Field(
         5.0, description="seeded jitter of each burst's send time"
@@ -199,8 +214,14 @@ class ExperimentConfig(BaseModel):
     wall_limit_s: Annotated[float, real(1, 1_000_000)] = Field(
         1800.0, description="wall time after which a run is stopped"
     )
+    lead_s: Annotated[float, real(1, 3600)] | None = Field(
+        None, description="from the start of the agents to round 0; null: 2, real clock: 10"
+    )
     tolerance_percent: Annotated[float, real(0.001, 100)] = Field(
         1.0, description="how far measured T may lie from planned T"
+    )
+    late_ms: Annotated[float, real(0.001, 100_000)] = Field(
+        1.0, description="real clock: 99 % of the sends may leave so late"
     )
 
     def at_clock(self, clock: Literal["virtual", "real"]) -> "ExperimentConfig":
@@ -253,6 +274,8 @@ def identity(config: ExperimentConfig) -> str:
     values = {k: v for k, v in config.resolved().items() if k not in _WITHOUT_EFFECT}
     if config.schedule not in COLLECTIVES:
         values = {k: v for k, v in values.items() if k not in _OF_COLLECTIVES}
+    if not config.events:
+        values = {k: v for k, v in values.items() if k not in _OF_EVENTS}
     values["clock"] = config.clock
     values["topology"] = load_topology(config.topology).model_dump(mode="json")
     file = config.schedule_file

@@ -11,14 +11,17 @@ from testbed.processes import Supervisor
 
 
 class ControlServer:
-    """Accepts the controller's one connection and keeps what it reports.
+    """Accepts the controller's connection, again if it is lost, and keeps what it reports.
 
     Attributes
     ----------
     ready
         All switches are connected, and the rules of round 0 are confirmed.
     confirmed_ns, removed_ns
-        Round to the monotonic time at which its rules were confirmed or removed.
+        Round to the monotonic time at which its rules were first confirmed, or removed.
+    reactions
+        What it reported of links, of detours, of switches that came and went, and of
+        rounds that began before all switches had their rules.
     """
 
     def __init__(self, path: Path, supervisor: Supervisor) -> None:
@@ -32,8 +35,13 @@ class ControlServer:
         self.ready = False
         self.confirmed_ns: dict[int, int] = {}
         self.removed_ns: dict[int, int] = {}
-        self.switch_events: list[dict[str, Any]] = []
+        self.reactions: list[dict[str, Any]] = []
         supervisor.watch_file(self._listener.fileno(), self._accept)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a controller to talk to."""
+        return self._peer is not None
 
     def send(self, **message: object) -> None:
         """Send one command to the controller."""
@@ -43,20 +51,20 @@ class ControlServer:
 
     def close(self) -> None:
         """Close the sockets."""
-        if self._peer is not None:
-            self._drop_peer()
+        self._drop_peer()
+        self._supervisor.unwatch_file(self._listener.fileno())
         self._listener.close()
 
     def _accept(self) -> None:
+        self._drop_peer()
         self._peer, _ = self._listener.accept()
-        self._supervisor.unwatch_file(self._listener.fileno())
         self._supervisor.watch_file(self._peer.fileno(), self._receive)
 
     def _drop_peer(self) -> None:
         if self._peer is not None:
             self._supervisor.unwatch_file(self._peer.fileno())
             self._peer.close()
-            self._peer = None
+            self._peer, self._buffer = None, b""
 
     def _receive(self) -> None:
         if self._peer is None:
@@ -73,7 +81,10 @@ class ControlServer:
         handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "ready": self._on_ready,
             "round": self._on_round,
-            "switch": self.switch_events.append,
+            "switch": self.reactions.append,
+            "link": self.reactions.append,
+            "reroute": self.reactions.append,
+            "late": self.reactions.append,
             "error": self._on_error,
         }
         handler = handlers.get(str(message.get("event")))
@@ -85,8 +96,11 @@ class ControlServer:
         self.ready = True
 
     def _on_round(self, message: dict[str, Any]) -> None:
-        times = self.confirmed_ns if message["action"] == "confirmed" else self.removed_ns
-        times[int(message["round"])] = int(message["t_ns"])
+        times = {"confirmed": self.confirmed_ns, "removed": self.removed_ns}.get(message["action"])
+        if times is None:  # of its detours
+            self.reactions.append(message)
+        else:
+            times.setdefault(int(message["round"]), int(message["t_ns"]))
 
     def _on_error(self, message: dict[str, Any]) -> None:
         raise CliquenetError(f"controller: {message.get('message', 'unknown error')}")

@@ -20,24 +20,25 @@ from typing import Any
 from controller.plan import Plan, read_plan
 from experiments.agenda import Agenda
 from experiments.control import ControlServer
-from experiments.faultplay import not_reached, play
+from experiments.controllerprocess import ControllerProcess
+from experiments.faultplay import Scene, not_reached, play
+from experiments.faults import changes_links, hits_control
 from experiments.fleet import Fleet
 from experiments.impairments import resolve
-from experiments.incarnations import FAULTS_FILE
+from experiments.incarnations import FAULTS_FILE, REACTIONS_FILE
 from experiments.netfacts import network_facts
 from experiments.runtime import Runtime, read_runtime
 from testbed.errors import CliquenetError, MachineError
+from testbed.livelinks import LiveLinks
 from testbed.namespaces import isolate
 from testbed.network import Network, build_network
 from testbed.probe import measure_round_trips
-from testbed.processes import Child, Supervisor, spawn
+from testbed.processes import Supervisor
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 READY_LIMIT_S = 120.0
 DRAIN_LIMIT_S = 60.0
-LEAD_S = 2
-"""From the choice of the start time to the start: agents fork and get ready."""
 END_SLACK_S = 10.0
 """Beyond the islands' own deadline, after which the run counts as hung."""
 
@@ -67,7 +68,10 @@ def emulate(run_dir: Path) -> None:
         port = _free_port()
         control = ControlServer(scratch / "control.sock", supervisor)
         stack.callback(control.close)
-        controller = _start_controller(supervisor, run_dir, runtime, port, scratch)
+        controller = ControllerProcess(
+            supervisor, control, run_dir, runtime, port, scratch / "control.sock"
+        )
+        controller.start()
         network = stack.enter_context(
             build_network(
                 plan.topology,
@@ -83,19 +87,20 @@ def emulate(run_dir: Path) -> None:
         stage("up", "network up, measuring round-trip times")
         trips = measure_round_trips(network, scale=plan.scale)
         before = network.counters()
-        run = Run(plan, runtime, run_dir, network, supervisor, control)
+        run = Run(plan, runtime, run_dir, network, supervisor, control, controller)
         impairments = resolve(runtime.impairments, plan.topology)
-        with network.impaired(impairments):
-            start_ns = run.rounds()
-        control.send(command="stop")
-        supervisor.expect_exit([controller])
-        supervisor.wait_until(
-            lambda: not supervisor.alive([controller]), DRAIN_LIMIT_S, "the controller's end"
-        )
+        changing = changes_links(runtime.events)
+        with network.impaired(impairments, changing=changing) as links:
+            start_ns = run.rounds(links)
+            fault_drops = links.lost()
+        controller.stop(DRAIN_LIMIT_S)
         network.check()
-        facts = network_facts(plan, network, control, trips, before, start_ns, impairments)
+        facts = network_facts(
+            plan, network, control, trips, before, start_ns, impairments, fault_drops
+        )
         _write_json(run_dir / "raw" / "network.json", facts)
         _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
+        _write_json(run_dir / "raw" / REACTIONS_FILE, run.reactions())
     stage("done", "network down")
 
 
@@ -110,16 +115,29 @@ class Run:
         network: Network,
         supervisor: Supervisor,
         control: ControlServer,
+        controller: ControllerProcess,
     ) -> None:
         self._plan = plan
+        self._network = network
+        self._controller = controller
+        self._tolerant = hits_control(runtime.events)
+        self._mtu_bytes = runtime.mtu_bytes
+        self._timeline: list[dict[str, Any]] = []
         self._faults = sorted(runtime.events, key=lambda fault: fault.at_ms)
         self._supervisor = supervisor
         self._control = control
-        self._start_ns = (time.monotonic_ns() // NS_PER_S + LEAD_S) * NS_PER_S
+        # Agents fork and get ready meanwhile.
+        whole_s = time.monotonic_ns() // NS_PER_S
+        self._start_ns = whole_s * NS_PER_S + round(runtime.lead_s * NS_PER_S)
         self._fleet = Fleet(plan, runtime, run_dir, network, supervisor, self._start_ns)
 
-    def rounds(self) -> int:
+    def rounds(self, links: LiveLinks) -> int:
         """Run all rounds; returns the start of round 0 on the monotonic clock, in ns.
+
+        Parameters
+        ----------
+        links
+            What faults of links happen to.
 
         Raises
         ------
@@ -132,9 +150,21 @@ class Run:
         agenda = Agenda(self._supervisor)
         for index in range(self._plan.rounds):
             agenda.at(start_ns + index * self._interval_ns, partial(self._begin_round, index))
+        plan = self._plan
+        scene = Scene(
+            topology=plan.topology,
+            scale=plan.scale,
+            mtu_bytes=self._mtu_bytes,
+            fleet=fleet,
+            links=links,
+            controller=self._controller,
+            network=self._network,
+            agenda=agenda,
+            timeline=self._timeline,
+        )
         for fault in self._faults:
             at_ns = start_ns + round(fault.at_ms * NS_PER_MS)
-            agenda.at(at_ns, partial(play, fault, fleet, agenda))
+            agenda.at(at_ns, partial(play, fault, scene))
         end_ns = fleet.deadline_ns + round(END_SLACK_S * NS_PER_S)
         agenda.run(lambda: not fleet.islands_run, end_ns, "the islands' end")
         stage("drain", "draining the aggregators")
@@ -143,33 +173,31 @@ class Run:
 
     def timeline(self) -> list[dict[str, Any]]:
         """What the config's events did, for ``raw/faults.json``."""
-        played = self._fleet.timeline
-        return played + [not_reached(fault) for fault in self._faults[len(played) :]]
+        left = self._faults[len(self._timeline) :]
+        return self._timeline + [not_reached(fault) for fault in left]
+
+    def reactions(self) -> list[dict[str, Any]]:
+        """What the controller did about events, for ``raw/reactions.json``."""
+        told = self._control.reactions
+        return [
+            {**{k: v for k, v in one.items() if k != "t_ns"}, "at_ns": one["t_ns"] - self._start_ns}
+            for one in told
+            if one["t_ns"] >= self._start_ns
+        ]
 
     @property
     def _interval_ns(self) -> int:
         return round(self._plan.round_interval_ms * NS_PER_MS)
 
     def _begin_round(self, index: int) -> None:
-        """Check that the rules of a round, which begins now, are in place."""
+        """Check that the rules of a round, which begins now, are in place.
+
+        If an event may be why they are not, it goes on without them, as packets would.
+        """
         self._supervisor.step(0.0)
-        if index not in self._control.confirmed_ns:
+        if index not in self._control.confirmed_ns and not self._tolerant:
             raise CliquenetError(f"the rules of round {index} were not confirmed when it started")
         stage("round", f"round {index + 1} of {self._plan.rounds}")
-
-
-def _start_controller(
-    supervisor: Supervisor, run_dir: Path, runtime: Runtime, port: int, scratch: Path
-) -> Child:
-    argv = [
-        *(sys.executable, "-m", "controller"),
-        *("--framework", runtime.controller),
-        *("--port", str(port)),
-        *("--plan", str(run_dir / "plan.json")),
-        *("--control", str(scratch / "control.sock")),
-    ]
-    log = run_dir / "log" / "controller.log"
-    return supervisor.watch(spawn("controller", argv, log, {}))
 
 
 def _write_json(path: Path, value: object) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from agents.aggregator.daemon import run_aggregator
 from agents.collective import run_collective
@@ -14,6 +13,7 @@ from agents.context import AgentContext
 from agents.island import run_island
 from agents.native.layout import kernel
 from controller.plan import Plan
+from experiments.faults import straggles
 from experiments.runtime import Runtime
 from testbed.network import Network
 from testbed.processes import Child, Supervisor, adopt, terminate
@@ -25,13 +25,7 @@ _SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
 
 
 class Fleet:
-    """Every agent of a run, by role and city.
-
-    Attributes
-    ----------
-    timeline
-        What happened to them by intent; see `experiments.incarnations.FaultRecord`.
-    """
+    """Every agent of a run, by role and city."""
 
     def __init__(
         self,
@@ -53,7 +47,6 @@ class Fleet:
         self._children: dict[tuple[str, str], Child] = {}
         self._lives: dict[tuple[str, str], int] = {}
         self._down: set[tuple[str, str]] = set()
-        self.timeline: list[dict[str, Any]] = []
 
     def start(self) -> None:
         """Start all agents."""
@@ -79,21 +72,27 @@ class Fleet:
         self._lives[role, code] = lives + 1
         self._down.discard((role, code))
 
-    def end_one(self, role: str, code: str, how: str) -> int:
-        """End an agent, that will be started again, by ``kill`` or ``term``.
+    def end_one(self, role: str, code: str, how: str, *, again: bool = True) -> int:
+        """End an agent by ``kill`` or ``term``; ``again``: it will be started again.
 
         Returns
         -------
         int
             How many lives it has had.
         """
-        self._down.add((role, code))
+        if again:
+            self._down.add((role, code))
         self._supervisor.end(self._children[role, code], _SIGNALS[how])
         return self._lives[role, code]
 
     def runs(self, role: str, code: str) -> bool:
         """Whether an agent has not ended."""
         return self._supervisor.alive([self._children[role, code]])
+
+    @property
+    def start_ns(self) -> int:
+        """Start of round 0 on the monotonic clock."""
+        return self._start_ns
 
     def since_start_ns(self) -> int:
         """The time, since the start of round 0."""
@@ -146,5 +145,6 @@ class Fleet:
             repair=runtime.repair,
             jitter_us=runtime.jitter_us,
             restart=restart,
+            slow=straggles(runtime.events, self._plan.topology.codes[city]),
             status_socket=runtime.clock == "real",
         )

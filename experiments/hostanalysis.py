@@ -10,11 +10,19 @@ import numpy.typing as npt
 import pandas as pd
 
 from agents.collective import ROLE
+from agents.operands import chunk_layout
 from agents.records import Kind, read_events
 from controller.hostplan import HostPlan
 from controller.plan import Plan, read_plan
 from experiments.network_record import NetworkRecord, measured_loads, read_network
-from experiments.results import amend_manifest, read_json, read_state, write_json
+from experiments.results import (
+    amend_manifest,
+    configured,
+    read_json,
+    read_manifest,
+    read_state,
+    write_json,
+)
 from experiments.runtime import Runtime, read_runtime
 from experiments.verdict import (
     Finding,
@@ -29,7 +37,7 @@ from testbed.errors import InputError
 from testbed.paths import give_to_caller
 
 NS_PER_MS = 1_000_000
-TOLERANCE_PERCENT = 1.0
+DEFAULT_TOLERANCE_PERCENT = 1.0
 """How far the measured time may lie from the schedule's."""
 
 
@@ -144,9 +152,11 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     links = link_loads(run)
     # Without the schedule's times links are shared, and the schedule promises nothing.
     promise = Promise(feasible=hosts.release == "planned")
+    manifest = read_manifest(run.run_dir)
+    tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
     findings = [
         *_check_hosts(run, exact, expected),
-        *(check_times([time], promise, TOLERANCE_PERCENT) if complete else ()),
+        *(check_times([time], promise, tolerance_percent) if complete else ()),
         *_check_losses(sent - came, drops),
         *check_network(run.network, plan, run.runtime.clock),
         *check_links(links, plan, promise),
@@ -158,6 +168,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "model": hosts.model,
         "release": hosts.release,
         "clock": run.runtime.clock,
+        "clock_reason": manifest.get("clock_reason"),
         "seed": run.runtime.seed,
         "verdict": judge(findings),
         "reasons": [f.text for f in sorted(findings, key=lambda f: f.level != "FAIL")],
@@ -199,8 +210,10 @@ def link_loads(run: HostRun) -> list[dict[str, Any]]:
     """Planned and measured bytes of every directed link, and its use in the planned time."""
     plan, hosts = run.plan, run.hosts
     planned = np.zeros(len(plan.topology.edges))
+    # A chunk is cut to whole elements, which shows where chunks are small.
+    layout = chunk_layout(hosts.chunk_bytes / plan.scale, run.runtime.mtu_bytes)
     for step in (step for steps in hosts.steps for step in steps if step.kind == "send"):
-        planned[list(hosts.paths[step.path].edges)] += hosts.chunk_bytes
+        planned[list(hosts.paths[step.path].edges)] += layout.wire_bytes * plan.scale
     return measured_loads(run.network, plan, planned, hosts.time_ms)
 
 

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from testbed.errors import InputError
 
+T = TypeVar("T")
 FAULTS_FILE = "faults.json"
+REACTIONS_FILE = "reactions.json"
 _FINDINGS = (
     "complete_blocks",
     "exact_blocks",
@@ -34,15 +36,46 @@ class FaultRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     event: str
-    city: str
+    target: str
+    """City or link."""
     role: str = ""
+    """Of the agent that ended."""
     at_ns: int
     happened_ns: int | None = None
     """``None``: the run was over by then."""
-    restarted_ns: int | None = None
+    ended_ns: int | None = None
+    """When it was over: the agent started again, the link came up; ``None``: not in the rounds."""
+    directions: tuple[str, ...] = ()
+    """Of links, such as ``nyc→chi``."""
     lives: int = 0
     """How many times the agent had been started before it ended."""
     signal: str = ""
+
+
+class Reaction(BaseModel):
+    """What the controller did; its time since the start of round 0."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    event: str
+    """``link``, ``switch``: it was told of one; ``reroute``, ``round``: it did something;
+    ``late``: a round began that it had not installed everywhere."""
+    at_ns: int
+    state: str = ""
+    """Of the link or the switch: up, down."""
+    link: str = ""
+    rounds: tuple[int, ...] = ()
+    """That take other trees now."""
+    rules: dict[str, int] = {}
+    """How many rules are new, changed and stale, by kind."""
+    cut_off: tuple[tuple[int, str, str], ...] = ()
+    """Round, sender and receiver between whom no way is left."""
+    round: int | None = None
+    action: str = ""
+    """What became of the rules of ``round``; −1 are those of single packets."""
+    dpid: int = 0
+    switches: tuple[str, ...] = ()
+    """That lacked the rules of ``round``."""
 
 
 @dataclass(frozen=True)
@@ -70,20 +103,28 @@ def read_faults(raw_dir: Path) -> tuple[FaultRecord, ...]:
     InputError
         The file is damaged.
     """
-    path = raw_dir / FAULTS_FILE
+    return _read(raw_dir / FAULTS_FILE, TypeAdapter(tuple[FaultRecord, ...]))
+
+
+def read_reactions(raw_dir: Path) -> tuple[Reaction, ...]:
+    """Read what the controller did meanwhile; raises as `read_faults`."""
+    return _read(raw_dir / REACTIONS_FILE, TypeAdapter(tuple[Reaction, ...]))
+
+
+def _read(path: Path, kind: TypeAdapter[tuple[T, ...]]) -> tuple[T, ...]:
     if not path.exists():
         return ()
     try:
-        return TypeAdapter(tuple[FaultRecord, ...]).validate_python(json.loads(path.read_text()))
+        return kind.validate_python(json.loads(path.read_text()))
     except (ValueError, ValidationError) as error:
         raise InputError(f"{path} is damaged: {str(error).splitlines()[0]}") from error
 
 
 def incarnations(role: str, city: str, faults: tuple[FaultRecord, ...]) -> list[Incarnation]:
     """All lives of one agent, in order."""
-    mine = [f for f in faults if (f.role, f.city) == (role, city) and f.happened_ns is not None]
+    mine = [f for f in faults if (f.role, f.target) == (role, city) and f.happened_ns is not None]
     killed = {f.lives - 1: f.signal == "kill" for f in mine}
-    restarted = sum(f.restarted_ns is not None for f in mine)
+    restarted = sum(f.ended_ns is not None for f in mine)
     return [Incarnation(role, city, n, killed.get(n, False)) for n in range(restarted + 1)]
 
 

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from controller.plan import Plan, RoundPlan
 from controller.planner import TREE_FAMILIES
+from experiments.eventreport import event_lines
 from experiments.optimizefiles import clique_sizes
 from experiments.optimizing import Optimised
 from experiments.runfigures import print_figures, print_outcome
@@ -98,8 +99,8 @@ def print_summary(run_dir: Path, summary: dict[str, Any], console: Console | Non
     """Print the outcome of a run: planned against measured, and where the files are."""
     console = console or Console(highlight=False)
     print_figures(summary, "planned", _summary_rows(summary), console)
-    for fault in summary["faults"]:
-        console.print(_fault_line(fault), markup=False)
+    for line in event_lines(summary):
+        console.print(line, markup=False, soft_wrap=True)
     print_outcome(run_dir, summary, console)
 
 
@@ -196,10 +197,20 @@ def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
             format_bytes(busiest.get("bytes_planned", 0.0), 4),
             format_bytes(busiest.get("bytes_measured", 0.0), 4),
         ),
+        *_lateness_rows(summary),
         ("largest RTT error", "", _number(summary["rtt_max_error_us"], "–", " µs")),
         ("network up", "", f"{summary['network_up_wall_s']:.1f} s wall"),
         ("whole run", "", _number(summary["wall_s"], "–", " s wall")),
     ]
+
+
+def _lateness_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """How late sends were on the real clock; in virtual time they are not."""
+    late = summary["send_lateness"]
+    if late is None or summary["clock"] != "real":
+        return []
+    times = "/".join(f"{late[f'{name}_ms']:.2f}" for name in ("p50", "p99", "max"))
+    return [("sends late p50/p99/max", "", f"{times} ms")]
 
 
 def _planned_lifetime(summary: dict[str, Any]) -> str:
@@ -238,16 +249,6 @@ def _recovery_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         times = "/".join(f"{recovery[f'{name}_ms']:.2f}" for name in ("p50", "p99", "max"))
         rows.append(("recovery p50/p99/max", "", f"{times} ms"))
     return rows
-
-
-def _fault_line(fault: dict[str, Any]) -> str:
-    """One fault of the timeline."""
-    what = f"{fault['event']} {fault['city']}"
-    if fault["happened_ms"] is None:
-        return f"fault    {what}: not within the run"
-    back = fault["restarted_ms"]
-    again = "not started again" if back is None else f"back at {back:.3f} ms"
-    return f"fault    {what} at {fault['happened_ms']:.3f} ms, {again}"
 
 
 def _lifetime(summary: dict[str, Any]) -> str:

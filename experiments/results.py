@@ -20,6 +20,7 @@ State = Literal["running", "complete", "incomplete", "failed"]
 
 PARTS = ("raw", "log", "events", "plots")
 LATEST = "latest"
+_OWNER_VARIABLE = "CLIQUENET_OWNER"
 
 _ROOT = Path(__file__).parent.parent
 _PACKAGES = (
@@ -83,14 +84,36 @@ def set_state(run_dir: Path, state: State, message: str = "") -> None:
         "wall_s": round(now - started, 3),
     }
     if state == "running":
-        status["owner"] = _identify(os.getpid())
+        status["owner"] = _owner()
     write_json(run_dir / "status.json", status)
+
+
+def own(run_dir: Path, pid: int, folder: Path | None = None) -> None:
+    """Note down what a run has made on this machine: a process, and a folder outside its own.
+
+    `experiments.cleanup` takes it away if the run cannot.
+    """
+    status = read_state(run_dir)
+    made = {"process": _identify(pid), "folder": None if folder is None else str(folder)}
+    write_json(run_dir / "status.json", {**status, "made": [*status.get("made", ()), made]})
+
+
+def owned_by_this_process() -> dict[str, str]:
+    """The environment that makes this process the owner of a run inside its guest.
+
+    The guest's own processes mean nothing to whoever looks at the run from here.
+    """
+    return {_OWNER_VARIABLE: json.dumps(_identify(os.getpid()))}
+
+
+def is_running(process: object) -> bool:
+    """Tell whether a process that a state names is still there, and not another of its number."""
+    return isinstance(process, dict) and process == _identify(int(process.get("pid", 0)))
 
 
 def owner_runs(status: dict[str, Any]) -> bool:
     """Tell whether the process that set the state ``running`` is still there."""
-    owner = status.get("owner")
-    return isinstance(owner, dict) and owner == _identify(int(owner.get("pid", 0)))
+    return is_running(status.get("owner"))
 
 
 def read_state(run_dir: Path) -> dict[str, Any]:
@@ -126,6 +149,17 @@ def write_manifest(
         **extra,
     }
     write_json(run_dir / "manifest.json", manifest)
+
+
+def read_manifest(run_dir: Path) -> dict[str, Any]:
+    """Read what `write_manifest` wrote; empty if nothing was."""
+    path = run_dir / "manifest.json"
+    return read_json(path) if path.exists() else {}
+
+
+def configured(manifest: Mapping[str, Any], key: str, default: float) -> float:
+    """A number of the config that a manifest holds; a run of an older version may lack it."""
+    return float(manifest.get("config", {}).get(key, default))
 
 
 def amend_manifest(run_dir: Path, **entries: object) -> None:
@@ -194,6 +228,11 @@ def _point_latest(results_dir: Path, run_id: str) -> None:
     half.symlink_to(run_id)
     give_to_caller(half)
     half.replace(latest)
+
+
+def _owner() -> dict[str, Any]:
+    told = os.environ.get(_OWNER_VARIABLE)
+    return json.loads(told) if told else _identify(os.getpid())
 
 
 def _identify(pid: int) -> dict[str, object]:

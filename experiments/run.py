@@ -6,20 +6,23 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from agents.native.build import ensure_kernel_library
 from controller.plan import Plan
-from experiments.config import ExperimentConfig
+from experiments.config import LEAD_S, ExperimentConfig
+from experiments.faults import disturbed
 from experiments.impairments import resolve, uplinks
 from experiments.planning import plan_experiment
-from experiments.results import create_run, read_json, set_state, write_json, write_manifest
+from experiments.results import create_run, own, read_json, set_state, write_json, write_manifest
 from experiments.runtime import Runtime
 from experiments.stages import StageFollower
 from testbed.errors import CliquenetError, InfeasibleError, InputError
 from testbed.paths import give_to_caller
-from testbed.preflight import choose_clock, require_root
+from testbed.preflight import ASKED, Clock, choose_clock, require_root
+from testbed.virtualtime.boot import is_guest
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import run_in_virtual_time
 
@@ -86,9 +89,10 @@ def run_experiment(
     with _state_of(run_dir), termination_interrupts():
         plan.write(run_dir / "plan.json")
         make_runtime(config, plan, run_dir).write(run_dir / "runtime.json")
-        name = f"User Mode Linux {kernel.parent.name}" if kernel else platform.release()
+        name = f"User Mode Linux {kernel.parent.name}" if kernel else host_kernel()
         write_manifest(run_dir, config, kernel=name, extra={"clock_reason": why})
-        with progress(f"running {plan.rounds} rounds of {plan.schedule}") as step:
+        title = f"running {plan.rounds} rounds of {plan.schedule} in {clock} time"
+        with progress(title if why == ASKED else f"{title} ({why})") as step:
             _emulate(config, run_dir, kernel, step)
     return run_dir
 
@@ -126,14 +130,25 @@ def termination_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def host_kernel() -> str:
+    """The release of this machine's own kernel, and whether that is a packaged program."""
+    return f"{platform.release()}{' (User Mode Linux)' if is_guest() else ''}"
+
+
 def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime:
     """What the emulation needs to know beside the plan."""
     timeout_ms = config.timeout_ms
+    clock: Clock = "real" if config.clock == "real" else "virtual"
     # Bursts meet the shaper of an uplink whole: it would lose all of one or none.
     # And every switch takes a burst in whole before it sends it on, which adds up over steps.
-    lossy_uplink = uplinks(resolve(config.lossy_links, plan.topology))
+    lossy_uplink = uplinks(
+        (
+            *resolve(config.lossy_links, plan.topology),
+            *disturbed(config.events, plan.topology),
+        )
+    )
     return Runtime(
-        clock="real" if config.clock == "real" else "virtual",
+        clock=clock,
         seed=config.seed,
         mtu_bytes=config.mtu_bytes,
         burst_datagrams=1 if lossy_uplink or plan.collective else config.burst_datagrams,
@@ -152,6 +167,9 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         repair=config.repair,
         impairments=config.lossy_links,
         events=config.events,
+        lead_s=LEAD_S[clock] if config.lead_s is None else config.lead_s,
+        on_link_down=config.on_link_down,
+        on_fault=config.on_fault,
     )
 
 
@@ -173,6 +191,7 @@ def _emulate(config: ExperimentConfig, run_dir: Path, kernel: Path | None, step:
                 writable=run_dir,
                 cwd=ROOT,
                 wall_limit_s=config.wall_limit_s,
+                on_boot=partial(own, run_dir),
             ).status
         else:
             status = follower.run(command, cwd=ROOT, wall_limit_s=config.wall_limit_s)

@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from testbed.preflight import ASKED
+
 _VERDICT_STYLE = {"PASS": "bold green", "DEGRADED": "bold yellow", "FAIL": "bold red"}
 
 
@@ -24,7 +26,9 @@ def print_figures(
 
 
 def print_outcome(run_dir: Path, summary: dict[str, Any], console: Console) -> None:
-    """Print verdict, reasons, and where the files are."""
+    """Print clock and verdict with their reasons, and where the files are."""
+    if (why := summary.get("clock_reason") or ASKED) != ASKED:
+        console.print(f"clock    {summary['clock']}, {why}", markup=False, soft_wrap=True)
     verdict = summary["verdict"]
     console.print(f"verdict  [{_VERDICT_STYLE[verdict]}]{verdict}[/]")
     for reason in summary["reasons"][:6]:

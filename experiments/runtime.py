@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from agents.names import Collision, ElementType, EngineName, Hash, MemoryModel
-from experiments.faults import Fault
+from experiments.faults import Fault, OnFault, OnLinkDown
 from experiments.impairments import LinkImpairment
 from testbed.jsonmodel import read_model
 from testbed.topology import Frozen
@@ -34,6 +34,9 @@ class Runtime(Frozen):
     repair: bool = False
     impairments: tuple[LinkImpairment, ...] = ()
     events: tuple[Fault, ...] = ()
+    lead_s: float = 2.0
+    on_link_down: OnLinkDown = "reroute"
+    on_fault: OnFault = "continue"
 
     def write(self, path: Path) -> None:
         """Write the settings as JSON."""

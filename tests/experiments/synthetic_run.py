@@ -29,6 +29,10 @@ class Faults:
     twice: set[tuple[int, str, str, int]] = field(default_factory=set)
     wrong_sums: set[tuple[int, str, int]] = field(default_factory=set)
     late_ms: float = 0.0
+    """Of all arrivals."""
+    sent_late_ms: dict[tuple[int, str], float] = field(default_factory=dict)
+    """(Round, city) to how late its bursts are recorded to have left."""
+    clock: str = "virtual"
     switch_drops: dict[str, int] = field(default_factory=dict)
     qdisc: dict[str, dict[str, object]] = field(default_factory=dict)
     """Interface to the entries of its record that differ."""
@@ -81,7 +85,7 @@ def make_run(results_dir: Path, plan: Plan, faults: Faults | None = None, *, see
     run_dir = create_run(results_dir, ExperimentConfig(seed=seed))
     plan.write(run_dir / "plan.json")
     Runtime(
-        clock="virtual",
+        clock=faults.clock,
         seed=seed,
         mtu_bytes=MTU_BYTES,
         burst_datagrams=BURST,
@@ -170,7 +174,8 @@ class _Network:
         own = this_round.stream_of(code)
         if own is not None:
             copies = 1 if self.plan.multicast else len(own.receivers)
-            for block, count, at_ms in self._bursts(code, k):
+            for block, count, left_ms in self._bursts(code, k):
+                at_ms = left_ms + self.faults.sent_late_ms.get((k, code), 0.0)
                 for _ in range(copies):
                     size = self.layout.burst_bytes(block, count)
                     island.add(_ns(start_ms + at_ms), k, Kind.EMIT, city, block, count, size)

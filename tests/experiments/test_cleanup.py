@@ -4,7 +4,13 @@ import sys
 
 from experiments.cleanup import PROGRAM, clean_all, clean_run
 from experiments.config import ExperimentConfig
-from experiments.results import create_run, read_state, set_state
+from experiments.results import (
+    create_run,
+    own,
+    owned_by_this_process,
+    read_state,
+    set_state,
+)
 
 
 def abandon(run_dir):
@@ -28,6 +34,21 @@ def test_a_run_that_still_runs_is_left_alone(tmp_path):
     run_dir = create_run(tmp_path, ExperimentConfig())
     assert clean_all(tmp_path) == [f"{run_dir.name}: still running, left alone"]
     assert read_state(run_dir)["state"] == "running"
+
+
+def test_a_run_inside_a_guest_is_its_booters(tmp_path, monkeypatch):
+    code = (
+        "import pathlib, sys; from experiments.config import ExperimentConfig;"
+        "from experiments.results import create_run;"
+        "create_run(pathlib.Path(sys.argv[1]), ExperimentConfig())"
+    )
+    argv = [sys.executable, "-c", code]
+    subprocess.run([*argv, str(tmp_path / "plain")], check=True)
+    assert clean_all(tmp_path / "plain")[0].endswith("marked incomplete")
+    for name, value in owned_by_this_process().items():
+        monkeypatch.setenv(name, value)
+    subprocess.run([*argv, str(tmp_path / "guest")], check=True)
+    assert clean_all(tmp_path / "guest")[0].endswith("still running, left alone")
 
 
 def test_an_abandoned_run_is_marked_and_keeps_its_files(tmp_path):
@@ -65,3 +86,33 @@ def test_only_the_processes_of_this_very_run_are_stopped(tmp_path):
 
 def test_no_results_folder_is_nothing_to_clean(tmp_path):
     assert clean_all(tmp_path / "none") == []
+
+
+def test_what_the_state_lists_is_taken_away(tmp_path):
+    run_dir = create_run(tmp_path / "results", ExperimentConfig())
+    guest, stranger = sleeper(), sleeper()
+    folder, others = tmp_path / "cliquenet-guest-a", tmp_path / "elsewhere"
+    for place in (folder, others):
+        place.mkdir()
+        (place / "owner").touch()
+    own(run_dir, guest.pid, folder)
+    own(run_dir, stranger.pid, others)
+    state = read_state(run_dir)
+    state["made"][1]["process"]["start_ticks"] -= 1  # the number, but not the process
+    (run_dir / "status.json").write_text(json.dumps(state))
+    try:
+        assert clean_run(run_dir) == [f"{run_dir.name}: still running, left alone"]
+        abandon(run_dir)
+        assert clean_run(run_dir) == [
+            f"{run_dir.name}: stopped process {guest.pid}",
+            f"{run_dir.name}: removed {folder}",
+            f"{run_dir.name}: marked incomplete",
+        ]
+        assert guest.wait(timeout=10) != 0
+        assert stranger.poll() is None
+        assert others.exists()
+        assert not folder.exists()
+    finally:
+        for process in (guest, stranger):
+            process.kill()
+            process.wait()
