@@ -2,8 +2,9 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help variables setup doctor experiment prove-real reproduce plan optimize compare loss
-.PHONY: collective compare-collectives bench-aggregator bench-collectives bench-identity
-.PHONY: bench-scale fuzz kills compare-uftp test lint clean distclean fault-matrix
+.PHONY: collective compare-collectives sync-sgd bench-aggregator bench-collectives bench-identity
+.PHONY: bench-scale fuzz kills compare-uftp test lint clean distclean fault-matrix verify
+.PHONY: bench-fidelity
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -14,7 +15,7 @@ export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOP
 export RUN FORMAT BUDGET DATAGRAMS TIMES COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
 # These by way of --set.
 SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
-	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US
+	COMPUTE_MS LOOP LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US LIMITS
 export $(SETTINGS)
 # What every command has, then what some have.
 COMMON_OPTIONS = \
@@ -37,6 +38,9 @@ EXPERIMENT_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTIN
 	$${CLOCK:+--clock "$$CLOCK"} $(SEED_OPTION) $(FORCE_OPTION) \
 	$${CHUNKS:+--chunks "$$CHUNKS"} $${MODEL:+--model "$$MODEL"} \
 	$${RELEASE:+--release "$$RELEASE"}
+VERIFY_OPTIONS = $${CLOCK:+--clock "$$CLOCK"} $${SCALE:+--scale "$$SCALE"} $(SEED_OPTION) \
+	$${TOPOLOGY:+--topology "$$TOPOLOGY"} $${CONFIG:+--config "$$CONFIG"} \
+	$${LIMITS:+--set "LIMITS=$$LIMITS"} $(FORMAT_OPTION)
 PLAN_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) \
 	$(FORMAT_OPTION)
 OPTIMIZE_OPTIONS = $${MEMORY:+--memory "$$MEMORY"} $(COMMON_OPTIONS) $(SEED_OPTION) \
@@ -48,6 +52,7 @@ LOSS_OPTIONS = $${SCHEDULE:+--schedule "$$SCHEDULE"} $${MEMORY:+--memory "$$MEMO
 	$(FORCE_OPTION) $(QUICK_OPTION)
 COMPARE_COLLECTIVES_OPTIONS = $(COMMON_OPTIONS) $(SEED_OPTION) $(FORMAT_OPTION) $(QUICK_OPTION) \
 	$${CHUNKS:+--chunks "$$CHUNKS"}
+SYNC_SGD_OPTIONS = $(COMPARE_COLLECTIVES_OPTIONS) $${COMPUTE_MS:+--set "COMPUTE_MS=$$COMPUTE_MS"}
 COLLECTIVE_OPTIONS = \
 	$${TOPOLOGY:+--topology "$$TOPOLOGY"} $${COLLECTIVE:+--collective "$$COLLECTIVE"} \
 	$${ALGORITHM:+--algorithm "$$ALGORITHM"} $${PAYLOAD:+--payload "$$PAYLOAD"} \
@@ -68,18 +73,22 @@ make setup        set up what is missing: packages, environment, kernel (all cac
 make doctor       say what this machine can do, and the command that mends each lack
 make experiment   plan, run, analyse and plot one experiment; print its summary
 make prove-real   run an experiment in real time, in the distribution's packaged User Mode Linux
+make verify       measure every link and path of the network, and say whether to believe it
 make reproduce    run a stored run again; compare trace, summary, tables, plots' data
 make plan         print what the planner makes of an experiment, without running it
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
 make loss         run at several loss rates, with recovery and without; one table and a plot
 make bench-aggregator  measure how many Gbit/s one core receives, adds and sends on
+make bench-fidelity  measure links beside stock Mininet's, and links built wrong on purpose
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
 make kills        kill and interrupt runs at random moments; tell what is left behind
 make compare-uftp measure uftp and our stream over the same lossy link
 make fault-matrix run every kind of event with Triangles and All-to-All; check what comes of it
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
-make compare-collectives  run all-reduce between hosts by each algorithm; one table and a plot
+make compare-collectives  run all-reduce by each algorithm, between hosts and by sums in the
+                  network, and by Open MPI; one table and a plot
+make sync-sgd     compute and synchronise in turns, by each way to do it; one table and a plot
 make bench-collectives  measure the synthesiser against published figures
 make bench-identity  run one experiment again and again, idle and under load; compare traces
 make bench-scale  measure how a run grows with cities and with the emulated rate
@@ -94,7 +103,8 @@ Packages and the real clock need root: `sudo make setup`, `sudo make experiment`
 Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   SCHEDULE     triangles, pairs, all-to-all, regional; or a YAML file
                experiment: also an all-reduce between hosts: ring, tacos, halving-doubling,
-               hierarchical, parameter-server, double-binary-tree
+               hierarchical, parameter-server, double-binary-tree, direct; or by sums in the
+               network: in-network
   CLOCK        virtual, real, auto: real if this machine can; `make doctor` tells
   MEMORY       memory of each edge device: 0, 200MB, 32GB, ...
   MULTICAST    on, off: trees in the network, or one copy per receiver
@@ -116,6 +126,8 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   RELEASE      planned, data: hosts send at the schedule's times, or as soon as they can
   ROOT         of broadcast and reduce: name of a worker
   FORMAT       of doctor, plan, optimize, compare, collective: table, or json: one object on the last line
+  FORMAT       of verify, plan, optimize, compare, collective: table, or json: one object on
+               the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
   DATAGRAMS    how many `make fuzz` feeds: 10000000 unless told
   TIMES        of kills and bench-identity: how often; 20 unless told
@@ -130,14 +142,20 @@ The aggregator's table, and its recovery from loss:
   ENGINE       native, reference: the aggregator's inner loop
   RESEND_MS    how much output is kept to be sent again, in ms, out of MEMORY; 0: none
   REPAIR       on: islands ask the sender for what no edge device can give any more
+Training:
+  COMPUTE_MS   time to compute a step before each synchronisation; ROUNDS says how many of them
+  LOOP         synchronous, delayed, local: a step waits for the last sum, for the one before
+               it, for none
 The last hop, from each switch to its island (other links: `impairments` of a CONFIG file):
   LOSS_PERCENT LOSS_BURST            packets lost; mean length of a run of lost ones
   DUPLICATE_PERCENT REORDER_PERCENT  packets that come twice; that overtake the others
   LINK_JITTER_US                     the most that a packet is late
+What the network may differ by from what is asked of it, before a run is not believed:
+  LIMITS       some of them, such as '{delay_us: 5, rate_percent: 1}'; others as by default
 Where they mean nothing they are not used: `make optimize` finds SCHEDULE and TREES itself, and
 `make compare` goes through MEMORY, MULTICAST and AGGREGATION. Plans are written to
-results/plans, searches to results/optimize, comparisons to results/compare, loss rates to
-results/loss, schedules of collectives to results/collectives.
+results/plans, verifications to results/verify, searches to results/optimize, comparisons to
+results/compare, loss rates to results/loss, schedules of collectives to results/collectives.
 Defaults, and the keys that only a CONFIG file takes: `make variables`.
 endef
 
@@ -158,6 +176,8 @@ experiment: setup
 
 prove-real: setup
 	$(in_environment) run experiments.provereal $(EXPERIMENT_OPTIONS)
+verify: setup
+	$(in_environment) run experiments.cli verify $(VERIFY_OPTIONS)
 
 reproduce: setup
 	$(in_environment) run experiments.cli reproduce $${RUN:+"$$RUN"}
@@ -177,6 +197,9 @@ loss: setup
 bench-aggregator: setup
 	$(in_environment) run benchmarks.aggregator
 
+bench-fidelity: setup
+	$(in_environment) run benchmarks.fidelity
+
 fuzz: setup
 	$(in_environment) run benchmarks.fuzz $${DATAGRAMS:+--datagrams "$$DATAGRAMS"} $(SEED_OPTION)
 
@@ -194,6 +217,9 @@ collective: setup
 
 compare-collectives: setup
 	$(in_environment) run experiments.cli compare-collectives $(COMPARE_COLLECTIVES_OPTIONS)
+
+sync-sgd: setup
+	$(in_environment) run experiments.cli sync-sgd $(SYNC_SGD_OPTIONS)
 
 bench-collectives: setup
 	$(in_environment) run benchmarks.collectives

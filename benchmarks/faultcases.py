@@ -93,7 +93,7 @@ CASES: Mapping[str, Case] = MappingProxyType(
         ),
         "island-restart": Case(
             lambda at, link: [
-                {"at_ms": at, "event": "island-restart", "city": CITY, "down_ms": 60}
+                {"at_ms": at, "event": "island-restart", "city": CITY, "down_ms": 110}
             ],
             _of("partial"),
         ),

@@ -22,7 +22,7 @@ from benchmarks.faultcases import CASES, SCHEDULES, SETTINGS, moment, problems
 from controller.plan import Plan, read_plan
 from experiments.analysis import analyse_run
 from experiments.planning import plan_experiment
-from experiments.results import create_run
+from experiments.results import create_run, write_manifest
 from experiments.run import make_runtime
 from experiments.sources import load_config
 from testbed.commandline import run_command_line
@@ -83,6 +83,7 @@ def prepare(folder: Path, schedule: str, name: str) -> Path:
     run_dir = create_run(folder, config)
     plan.write(run_dir / "plan.json")
     make_runtime(config, plan, run_dir).write(run_dir / "runtime.json")
+    write_manifest(run_dir, config, kernel="", extra={})
     return run_dir
 
 

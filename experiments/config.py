@@ -11,12 +11,24 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agents.names import Collision, ElementType, EngineName, Hash, MemoryModel
 from controller.demand import MEMORY_MODELS, RATES
+from controller.training import Loop
 from experiments.faults import FAULTS, Fault, OnFault, OnLinkDown
-from experiments.fields import choice, entries, named_or_file, number_of, real, switch, units, whole
+from experiments.fields import (
+    choice,
+    entries,
+    group,
+    named_or_file,
+    number_of,
+    real,
+    switch,
+    units,
+    whole,
+)
 from experiments.impairments import MAX_JITTER_US, LinkImpairment
 from experiments.units import parse_bytes, parse_time_ms
 from testbed.errors import InputError, suggestion
 from testbed.impairment import Impairment
+from testbed.limits import Limits
 from testbed.topology import built_in_topologies, load_topology
 from testbed.yamlfile import read_yaml
 
@@ -24,6 +36,8 @@ NAMED_SCHEDULES = ("triangles", "pairs", "all-to-all", "regional")
 """Those of `controller.schedule`, which takes numpy to import; listing variables does not."""
 CHECKED_TYPES = tuple(name for name in get_args(ElementType) if name != "bf16")
 """Elements whose sums can be compared bit by bit; bf16 holds none of several islands."""
+IN_NETWORK = "in-network"
+"""The schedule in which aggregators in the network form one sum, and multicast brings it back."""
 COLLECTIVES: Mapping[str, str] = MappingProxyType(
     {
         "ring": "ring",
@@ -31,10 +45,12 @@ COLLECTIVES: Mapping[str, str] = MappingProxyType(
         "hierarchical": "hierarchical",
         "parameter-server": "parameter-server",
         "double-binary-tree": "double-binary-tree",
+        "direct": "direct",
         "tacos": "synthesised",
+        IN_NETWORK: "multicast-aggregation",
     }
 )
-"""Schedules in which the islands' hosts reduce among themselves, and their algorithms."""
+"""Schedules of one all-reduce of the islands' hosts, and their algorithms."""
 CONFIGS_DIR = Path(__file__).parent / "configs"
 REAL_CLOCK_SCALE = 1000.0
 """Scale where the config names none and the clock is real: a machine in real
@@ -49,8 +65,10 @@ _WITHOUT_EFFECT = (
 )
 """Keys that cannot change a result, and those that `identity` spells out itself."""
 
-_OF_COLLECTIVES = ("chunks", "model", "release")
+_OF_COLLECTIVES = ("chunks", "model")
 """Keys that change nothing where streams are sent."""
+_OF_TRAINING = ("compute_ms", "loop")
+"""Keys that change nothing without training."""
 
 _OF_EVENTS = ("on_link_down", "on_fault")
 """Keys that change nothing where nothing happens."""
@@ -136,6 +154,14 @@ class ExperimentConfig(BaseModel):
     release: Annotated[Literal["planned", "data"], choice("planned", "data")] = Field(
         "planned", description="of its sends: planned, data: not before their time, or at once"
     )
+    compute_ms: Annotated[float, units(parse_time_ms)] | None = Field(
+        None, description="of training: time to compute a step; null: nothing is computed"
+    )
+    loop: Annotated[Loop, choice(*get_args(Loop))] = Field(
+        "synchronous",
+        description="synchronous, delayed, local: a step waits for the last sum, for the one "
+        "before it, for none",
+    )
     mtu_bytes: Annotated[int, whole(576, 9216)] = Field(9000, description="of every link")
     burst_datagrams: Annotated[int, whole(1, 7)] = Field(4, description="sent per system call")
     fifo_datagrams: Annotated[int, whole(1, 4096)] = Field(
@@ -202,6 +228,9 @@ class ExperimentConfig(BaseModel):
     jitter_us: Annotated[float, real(0, 10_000)] = Field(
         5.0, description="seeded jitter of each burst's send time"
     )
+    limits: Annotated[Limits, group(Limits)] = Field(
+        Limits(), description="of the fidelity check, see below: {delay_us: 5}"
+    )
     controller: Annotated[Literal["ryu", "os-ken"], choice("ryu", "os-ken")] = Field(
         "ryu", description="ryu, os-ken"
     )
@@ -217,11 +246,11 @@ class ExperimentConfig(BaseModel):
     lead_s: Annotated[float, real(1, 3600)] | None = Field(
         None, description="from the start of the agents to round 0; null: 2, real clock: 10"
     )
-    tolerance_percent: Annotated[float, real(0.001, 100)] = Field(
-        1.0, description="how far measured T may lie from planned T"
-    )
     late_ms: Annotated[float, real(0.001, 100_000)] = Field(
         1.0, description="real clock: 99 % of the sends may leave so late"
+    )
+    tolerance_percent: Annotated[float, real(0.001, 100)] = Field(
+        1.0, description="how far measured T may lie from planned T"
     )
 
     def at_clock(self, clock: Literal["virtual", "real"]) -> "ExperimentConfig":
@@ -271,11 +300,14 @@ def identity(config: ExperimentConfig) -> str:
     Topology and schedule files enter with their content, not with their path or
     their comments, so that the same experiment has the same id on any machine.
     """
-    values = {k: v for k, v in config.resolved().items() if k not in _WITHOUT_EFFECT}
+    idle = set(_WITHOUT_EFFECT)
+    if config.compute_ms is None:
+        idle.update(_OF_TRAINING)
     if config.schedule not in COLLECTIVES:
-        values = {k: v for k, v in values.items() if k not in _OF_COLLECTIVES}
+        idle.update(_OF_COLLECTIVES if config.compute_ms else (*_OF_COLLECTIVES, "release"))
     if not config.events:
-        values = {k: v for k, v in values.items() if k not in _OF_EVENTS}
+        idle.update(_OF_EVENTS)
+    values = {k: v for k, v in config.resolved().items() if k not in idle}
     values["clock"] = config.clock
     values["topology"] = load_topology(config.topology).model_dump(mode="json")
     file = config.schedule_file

@@ -38,7 +38,7 @@ def drop_places(run: RunData) -> dict[str, int]:
         ``"shaper chi-3"``, ``"switch hkg"``; places where nothing was dropped
         are left out.
     """
-    places = {f"shaper {qdisc.interface}": qdisc.drops for qdisc in run.network.qdiscs}
+    places = {f"shaper {q.interface}": q.drops - q.drops_before for q in run.network.qdiscs}
     places |= {f"switch {name}": count for name, count in run.network.switch_drops.items()}
     for role, by_city in run.counters.items():
         for code, counted in by_city.items():

@@ -15,7 +15,8 @@ from experiments.outcomes import (
     round_outcomes,
 )
 from experiments.rundata import RunData
-from experiments.verdict import Finding, Promise, RoundTime
+from experiments.verdict import Promise, RoundTime
+from testbed.findings import Finding
 
 NS_PER_MS = 1_000_000
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from agents.pacing import burst_schedule
 from agents.records import Kind
 from experiments.rundata import RunData
-from experiments.verdict import Finding, Promise
+from experiments.verdict import Promise
+from testbed.findings import Finding
 
 NS_PER_MS = 1_000_000
 NS_PER_US = 1_000

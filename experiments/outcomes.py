@@ -12,8 +12,9 @@ from typing import Any, Literal
 from controller.plan import Plan
 from experiments.accounting import Delivery
 from experiments.incarnations import FaultRecord, Reaction
-from experiments.verdict import Finding, Promise, RoundTime
+from experiments.verdict import Promise, RoundTime
 from testbed.addressing import dpid
+from testbed.findings import Finding
 from testbed.topology import Topology
 
 NS_PER_MS = 1_000_000

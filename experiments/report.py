@@ -11,9 +11,10 @@ from controller.planner import TREE_FAMILIES
 from experiments.eventreport import event_lines
 from experiments.optimizefiles import clique_sizes
 from experiments.optimizing import Optimised
-from experiments.runfigures import print_figures, print_outcome
+from experiments.runfigures import network_rows, print_figures, print_outcome, training_rows
 from experiments.sources import key_names, published
 from experiments.units import format_bytes
+from testbed.limits import Limits
 
 _ON_OFF = {True: "on", False: "off"}
 _CITIES_PER_LINE = 3
@@ -35,6 +36,8 @@ _BASIC = (
     "chunks",
     "model",
     "release",
+    "compute_ms",
+    "loop",
     "ways",
     "collision",
     "hash",
@@ -49,6 +52,7 @@ _BASIC = (
     "duplicate_percent",
     "reorder_percent",
     "link_jitter_us",
+    "limits",
 )
 """Keys that are variables of ``make``; the others go through ``--set`` or a file."""
 
@@ -130,6 +134,8 @@ def _default(key: str, value: object) -> str:
         return "null"
     if value == ():
         return "[]"
+    if value == Limits():
+        return "{}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -185,6 +191,7 @@ def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         ),
         ("sums exact", "yes", "yes" if summary["sums_exact"] else "NO"),
         ("packets lost", "0", f"{summary['packets_lost']} of {summary['packets_sent']}"),
+        ("unaccounted", "0", _unaccounted(summary)),
         (
             "memory",
             _memory(summary),
@@ -192,6 +199,7 @@ def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         ),
         ("partial sums", "0", _partial(summary)),
         *_recovery_rows(summary),
+        *training_rows(summary),
         (
             f"busiest link {busiest.get('link', '')}",
             format_bytes(busiest.get("bytes_planned", 0.0), 4),
@@ -199,6 +207,7 @@ def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         ),
         *_lateness_rows(summary),
         ("largest RTT error", "", _number(summary["rtt_max_error_us"], "–", " µs")),
+        *network_rows(summary),
         ("network up", "", f"{summary['network_up_wall_s']:.1f} s wall"),
         ("whole run", "", _number(summary["wall_s"], "–", " s wall")),
     ]
@@ -276,6 +285,11 @@ def _memory(summary: dict[str, Any]) -> str:
     if fifo > 1.1 * limit:
         text += f" + FIFO {format_bytes(fifo - limit, 3)}"
     return text
+
+
+def _unaccounted(summary: dict[str, Any]) -> str:
+    count = summary["conservation"]["unaccounted"]
+    return "unknown" if count is None else str(count)
 
 
 def _number(value: float | None, absent: str, unit: str) -> str:

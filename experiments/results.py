@@ -21,6 +21,8 @@ State = Literal["running", "complete", "incomplete", "failed"]
 PARTS = ("raw", "log", "events", "plots")
 LATEST = "latest"
 _OWNER_VARIABLE = "CLIQUENET_OWNER"
+VERIFIED = "verify"
+"""Folder of all verifications, below that of all runs."""
 
 _ROOT = Path(__file__).parent.parent
 _PACKAGES = (
@@ -38,7 +40,7 @@ _PACKAGES = (
 )
 
 
-def create_run(results_dir: Path, config: ExperimentConfig) -> Path:
+def create_run(results_dir: Path, config: ExperimentConfig, prefix: str | None = None) -> Path:
     """Make the folder of a new run and point ``latest`` to it.
 
     The repetition is the first free number; two runs that start at the same
@@ -49,7 +51,7 @@ def create_run(results_dir: Path, config: ExperimentConfig) -> Path:
     Path
         ``results_dir/<run id>``, with its parts, in state ``running``.
     """
-    prefix = run_prefix(config)
+    prefix = run_prefix(config) if prefix is None else prefix
     try:
         make_dir(results_dir)
         run_dir = _claim(results_dir, prefix)

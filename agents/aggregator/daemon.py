@@ -25,7 +25,13 @@ from agents.context import NS_PER_MS, AgentContext, run_agent
 from agents.records import Recorder
 from agents.recovery.control import LONGEST_BYTES
 from agents.rounds import RoundWindow
-from agents.sockets import BurstReceiver, ControlSocket, interface_index, udp_counters
+from agents.sockets import (
+    BurstReceiver,
+    ControlSocket,
+    interface_index,
+    is_group,
+    udp_counters,
+)
 from agents.wire import ELEMENT_BYTES, datagram_bytes, dtype_named
 
 ROLE = "aggregator"
@@ -65,8 +71,9 @@ class Aggregator:
         self._ring = ResendRing(
             ring_rows(ctx.resend_bytes, row_bytes, ctx.burst_datagrams), row_bytes
         )
-        to = ctx.addresses.island(ctx.city)
-        self._output = AggregateStream(self._ring, to, ctx.burst_datagrams)
+        to = ctx.sums_to
+        leaves_by = interface_index(f"{ctx.code}-a") if is_group(to) else None
+        self._output = AggregateStream(self._ring, to, ctx.burst_datagrams, leaves_by)
         self._settings = self._engine_settings()
         self._engine = make_engine(
             ctx.engine, self._settings, self._ring, self._output.send, self._recorder
@@ -212,6 +219,7 @@ class Aggregator:
             memory_model=ctx.memory_model,
             dtype=dtype_named(ctx.dtype),
             ordered=ctx.ordered,
+            takes_sums=ctx.takes_sums,
         )
 
     def _sleep_until_start(self, poll: Callable[[], None]) -> None:

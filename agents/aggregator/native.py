@@ -243,6 +243,7 @@ class NativeEngine:
             ring_rows=ring.rows,
             row_bytes=ring.row_bytes,
             send_at=min(settings.burst_datagrams, ring.rows),
+            takes_sums=settings.takes_sums,
             want=self._want,
         )
         for name, array in self._arrays.items():

@@ -102,7 +102,8 @@ struct cq_engine {
     uint32_t *sizes;
     int64_t *sent_ns;
     uint64_t next_seq, sent_seq;
-    uint32_t ring_rows, row_bytes, send_at, unused;
+    uint32_t ring_rows, row_bytes, send_at;
+    uint32_t takes_sums; /* whether other aggregators' sums are added as well */
     /* called when `send_at` datagrams wait, and when the events' chunk is full */
     void (*want)(struct cq_engine *e, int what);
     void *wants; /* for whoever is called */

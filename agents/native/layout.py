@@ -134,7 +134,7 @@ class EngineState(ctypes.Structure):
         ("epoch_of", _U32 * MAX_SOURCES),
         *((name, _POINTER) for name in ("ring", "sizes", "sent_ns")),
         *((name, _U64) for name in ("next_seq", "sent_seq")),
-        *((name, _U32) for name in ("ring_rows", "row_bytes", "send_at", "unused")),
+        *((name, _U32) for name in ("ring_rows", "row_bytes", "send_at", "takes_sums")),
         ("want", WANT_FUNCTION),
         *((name, _POINTER) for name in ("wants", "events")),
         *((name, _U32) for name in ("events_used", "events_room")),

@@ -5,6 +5,7 @@ import sys
 from experiments.cleanup import PROGRAM, clean_all, clean_run
 from experiments.config import ExperimentConfig
 from experiments.results import (
+    VERIFIED,
     create_run,
     own,
     owned_by_this_process,
@@ -59,6 +60,13 @@ def test_an_abandoned_run_is_marked_and_keeps_its_files(tmp_path):
     assert read_state(run_dir)["state"] == "incomplete"
     assert (run_dir / "raw" / "island-nyc.bin").exists()
     assert clean_all(tmp_path) == []
+
+
+def test_an_abandoned_verification_is_found_in_its_own_folder(tmp_path):
+    run_dir = create_run(tmp_path / VERIFIED, ExperimentConfig(), "nine-cities-00000000")
+    assert run_dir.name == "nine-cities-00000000-1"
+    abandon(run_dir)
+    assert clean_all(tmp_path) == [f"{run_dir.name}: marked incomplete"]
 
 
 def test_a_finished_run_keeps_its_state(tmp_path):

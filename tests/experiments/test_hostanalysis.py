@@ -1,10 +1,12 @@
 """Made-up runs of collectives: what analysis makes of sound and of broken ones."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from made_fidelity import made_fidelity, write_fidelity
 
 from agents.collective import ROLE
 from agents.operands import chunk_layout
@@ -17,6 +19,7 @@ from experiments.results import create_run, set_state
 from experiments.run import make_runtime
 from experiments.sources import load_config
 from testbed.errors import InputError
+from testbed.shaping import shape_for
 
 LATE_MS = 1.0
 """Every transfer is late by so much."""
@@ -42,8 +45,11 @@ def make_run(
     for city, code in enumerate(plan.topology.codes):
         changes = broken if code == "hkg" else {}
         _write_host(run_dir / "raw", plan, city, late_ms, changes)
-    network = _network(plan, broken.get("stray_bytes", 0))
+    sends = (step for steps in plan.collective.steps for step in steps if step.kind == "send")
+    edges = [edge for step in sends for edge in plan.collective.paths[step.path].edges]
+    network = network_record(plan, edges, broken.get("stray_bytes", 0))
     (run_dir / "raw" / "network.json").write_text(json.dumps(network))
+    write_fidelity(run_dir / "raw", made_fidelity(plan))
     set_state(run_dir, "complete")
     return run_dir
 
@@ -78,12 +84,12 @@ def _write_host(raw: Path, plan: Plan, city: int, late_ms: float, changes: dict[
     (raw / f"{ROLE}-{plan.topology.codes[city]}.json").write_text(json.dumps(counted))
 
 
-def _network(plan: Plan, stray_bytes: int) -> dict[str, Any]:
-    hosts = plan.collective
+def network_record(plan: Plan, edges: Sequence[int], stray_bytes: int = 0) -> dict[str, Any]:
+    """A sound network; each of the edges named has carried a chunk, as often as it is named."""
     carried = dict.fromkeys(range(len(plan.topology.edges)), 0.0)
-    for step in (step for steps in hosts.steps for step in steps if step.kind == "send"):
-        for edge in hosts.paths[step.path].edges:
-            carried[edge] += chunk_layout(hosts.chunk_bytes / plan.scale, 9000).wire_bytes
+    chunk_wire_bytes = chunk_layout(plan.collective.chunk_bytes / plan.scale, 9000).wire_bytes
+    for edge in edges:
+        carried[edge] += chunk_wire_bytes
     carried[0] += stray_bytes
     qdiscs = [
         {
@@ -93,7 +99,7 @@ def _network(plan: Plan, stray_bytes: int) -> dict[str, Any]:
             "kind": "netem",
             "delay_ns": round(edge.delay_ms * 1e6),
             "rate_bps": round(edge.rate_gbps * 1e9 / plan.scale),
-            "limit": 1000,
+            "limit": shape_for(edge.delay_ms, edge.rate_gbps, plan.scale, 9000).limit_packets,
             "sent_bytes": round(carried[edge.index]),
             "sent_packets": 1,
             "drops": 0,
@@ -101,7 +107,7 @@ def _network(plan: Plan, stray_bytes: int) -> dict[str, Any]:
         }
         for edge in plan.topology.edges
     ]
-    return {"network_up": {}, "qdiscs": qdiscs, "rtt": [], "rounds": [], "start_ns": 1}
+    return {"network_up": {}, "qdiscs": qdiscs, "rounds": [], "start_ns": 1}
 
 
 def test_a_sound_run_passes_with_its_figures(tmp_path: Path, capsys) -> None:
