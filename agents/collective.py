@@ -12,13 +12,21 @@ from collections import Counter
 from agents.bursts import Packer, parse, runs
 from agents.context import NS_PER_MS, AgentContext, run_agent
 from agents.dependencies import Dependencies
+from agents.gpu import Gpu
 from agents.operands import Operands, chunk_layout
 from agents.pacing import Burst, burst_schedule
 from agents.records import Kind, Recorder
 from agents.rounds import NEVER_NS
-from agents.sockets import BurstReceiver, BurstSender, precise_timers, udp_counters
+from agents.sockets import (
+    BurstReceiver,
+    BurstSender,
+    interface_index,
+    precise_timers,
+    udp_counters,
+)
 from agents.wire import PacketType, StreamLayout, datagram_bytes
 from controller.hostplan import HostPlan, HostStep
+from controller.training import unroll
 
 ROLE = "collective"
 _NS_PER_US = 1000
@@ -42,13 +50,19 @@ class Host:
             raise ValueError("the plan has no collective")
         self._ctx = ctx
         self._plan = ctx.plan.collective
-        self._steps = Dependencies(self._plan.steps[ctx.city])
+        training = ctx.plan.training
+        self._chunks = self._plan.chunks * (training.syncs if training else 1)
+        self._steps = Dependencies(unroll(self._plan, training, ctx.city))
+        self._effects = 0
+        self._effects_per_sum = sum(s.kind != "send" for s in self._plan.steps[ctx.city])
         layout = chunk_layout(self._plan.chunk_bytes / ctx.plan.scale, ctx.mtu_bytes)
-        self._operands = Operands(ctx.seed, ctx.city, self._plan.chunks, layout)
+        self._operands = Operands(ctx.seed, ctx.city, self._chunks, layout)
         self._recorder = Recorder(ctx.output_path(ROLE, ".bin"))
+        self._gpu = Gpu(ctx, training, self._recorder) if training else None
         self._channel = Channel(ctx, self._plan, layout, self._operands, self._recorder)
-        own = ctx.addresses.island(ctx.city)
-        self._receiver = BurstReceiver(own, interface=None, idle_ns=0)
+        self._sums = self._plan.hub is not None
+        self._receiver = _receiver(ctx, self._plan)
+        self._everybody = (1 << len(ctx.plan.topology.codes)) - 1
         self._drops: Counter[str] = Counter()
         self._done_ns: int | None = None
 
@@ -59,13 +73,14 @@ class Host:
         deadline_ns = self._ctx.deadline_ns
         now_ns = time.monotonic_ns()
         while now_ns < deadline_ns and not steps.done:
+            compute_ns = self._compute(now_ns)
             if channel.idle and (step := steps.next_send()):
                 channel.begin(step, now_ns)
             if now_ns >= channel.due_ns:
                 if channel.send(now_ns):
                     self._carry_out(steps.sent(), now_ns)
                 continue
-            if self._receiver.wait(min(channel.due_ns, deadline_ns) - now_ns):
+            if self._receiver.wait(min(channel.due_ns, compute_ns, deadline_ns) - now_ns):
                 now_ns = time.monotonic_ns()
                 self._receive(now_ns)
             now_ns = time.monotonic_ns()
@@ -79,7 +94,7 @@ class Host:
         batches = parse(
             self._receiver.buffer,
             *came,
-            kind=PacketType.DATA,
+            kind=PacketType.AGG if self._sums else PacketType.DATA,
             job_id=self._ctx.job_id,
             rejects=self._drops,
         )
@@ -88,6 +103,9 @@ class Host:
             if step is None or self._plan.paths[step.path].src != run.src:
                 self._drops["transfer"] += len(run.values)
                 continue
+            if self._sums and run.bitmap != self._everybody:
+                self._drops["partial sum"] += len(run.values)
+                continue
             refused = self._operands.take(step.transfer, run.block, run.values)
             if refused:
                 self._drops[refused] += len(run.values)
@@ -95,7 +113,7 @@ class Host:
             self._recorder.add(
                 now_ns - self._ctx.start_ns,
                 step.transfer,
-                Kind.DATA_IN,
+                Kind.AGGREGATE_IN if self._sums else Kind.DATA_IN,
                 run.src,
                 run.block,
                 len(run.values),
@@ -104,11 +122,20 @@ class Host:
             if self._operands.complete(step.transfer):
                 self._carry_out(self._steps.arrived(step.transfer), now_ns)
 
+    def _compute(self, now_ns: int) -> int:
+        """Let the training go on; returns when it has something to do next."""
+        if self._gpu is None:
+            return NEVER_NS
+        self._gpu.advance(now_ns, self._effects // self._effects_per_sum)
+        self._carry_out(self._steps.computed(self._gpu.steps), now_ns)
+        return self._gpu.due_ns
+
     def _carry_out(self, effects: list[HostStep], now_ns: int) -> None:
         """Add or store the transfers that may take effect."""
         for step in effects:
             self._operands.apply(step.transfer, step.chunk, adds=step.kind == "reduce")
             self._done_ns = now_ns - self._ctx.start_ns
+        self._effects += len(effects)
 
     def _write(self) -> None:
         ctx = self._ctx
@@ -122,17 +149,26 @@ class Host:
                 "complete": self._steps.done,
                 "steps_left": self._steps.left,
                 "done_ns": self._done_ns,
-                "chunks": self._plan.chunks,
+                "chunks": self._chunks,
                 "chunks_exact": self._operands.exact_chunks(len(ctx.plan.topology.codes)),
                 "datagrams_out": self._channel.datagrams,
                 "egress_bytes": self._channel.wire_bytes,
-                "late_out_ns": self._channel.late_ns,
                 "drops": dict(self._drops),
                 "socket_overflow": self._receiver.overflow,
                 "receive_buffer_bytes": self._receiver.buffer_bytes,
                 "udp": udp,
             },
         )
+
+
+def _receiver(ctx: AgentContext, plan: HostPlan) -> BurstReceiver:
+    """What comes from other hosts, or, as multicast, from a hub's aggregator."""
+    own_ip, port = ctx.addresses.island(ctx.city)
+    if plan.hub is None:
+        return BurstReceiver((own_ip, port), interface=None, idle_ns=0)
+    receiver = BurstReceiver(("", port), interface=interface_index(f"{ctx.code}-i"), idle_ns=0)
+    receiver.join([ctx.addresses.group(0, plan.hub)])
+    return receiver
 
 
 class Channel:
@@ -144,8 +180,6 @@ class Channel:
         CLOCK_MONOTONIC time of the next burst; `NEVER_NS` while no transfer is on its way.
     datagrams, wire_bytes
         What has left.
-    late_ns
-        How late the latest burst left.
     """
 
     def __init__(
@@ -157,7 +191,7 @@ class Channel:
         recorder: Recorder,
     ) -> None:
         self.due_ns = NEVER_NS
-        self.datagrams = self.wire_bytes = self.late_ns = 0
+        self.datagrams = self.wire_bytes = 0
         self._ctx, self._plan, self._layout = ctx, plan, layout
         self._operands, self._recorder = operands, recorder
         self._packer = Packer(
@@ -169,7 +203,8 @@ class Channel:
             src=ctx.city,
         )
         size = datagram_bytes(layout.elements)
-        tags = {path.tag for path in plan.paths if path.src == ctx.city}
+        own = (path for path in plan.paths if (path.src, path.starts_at) == (ctx.city, "island"))
+        tags = {path.tag for path in own}
         self._sockets = {
             tag: BurstSender(size, None, ctx.addresses.path(ctx.city, tag)) for tag in tags
         }
@@ -214,7 +249,9 @@ class Channel:
         packed = self._packer.seal(
             burst.count, burst.block, self.datagrams, since_start_ns // _NS_PER_US, last
         )
-        self._sockets[path.tag].send(packed, ctx.addresses.island(path.dst))
+        addresses = ctx.addresses
+        to = addresses.island if path.ends_at == "island" else addresses.aggregator
+        self._sockets[path.tag].send(packed, to(path.dst))
         self._recorder.add(
             since_start_ns,
             step.transfer,
@@ -226,7 +263,6 @@ class Channel:
         )
         self.datagrams += burst.count
         self.wire_bytes += burst.wire_bytes
-        self.late_ns = max(self.late_ns, now_ns - self.due_ns)
         self._next += 1
         if self._next < len(self._bursts):
             self.due_ns = self._bursts[self._next].due_ns

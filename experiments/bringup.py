@@ -19,6 +19,7 @@ from testbed.network import Network, build_network
 from testbed.processes import Supervisor
 
 READY_LIMIT_S = 120.0
+END_LIMIT_S = 60.0
 
 
 def stage(name: str, detail: str) -> None:
@@ -29,7 +30,7 @@ def stage(name: str, detail: str) -> None:
 
 @dataclass(frozen=True)
 class Standing:
-    """A network that is up, with its first rules in place, and what keeps it so."""
+    """A network that is up, with its first rules in place."""
 
     network: Network
     control: ControlServer

@@ -7,6 +7,7 @@ agent into its host's namespace.
 """
 
 import json
+import math
 import sys
 import time
 from functools import partial
@@ -47,14 +48,16 @@ def emulate(run_dir: Path) -> None:
     plan = read_plan(run_dir / "plan.json")
     runtime = read_runtime(run_dir / "runtime.json")
     stage("boot", "building the network")
+    begun_s = time.monotonic()
     isolate()
     with brought_up(plan, runtime, run_dir) as standing:
-        network, controller = standing.network, standing.controller
+        network = standing.network
         stage("up", "network up, measuring links and paths")
+        runtime = runtime.after_building_for(time.monotonic() - begun_s)
         fidelity = measure(network, scale=plan.scale, effort=FULL if runtime.verify else SHORT)
         (run_dir / "raw" / FIDELITY_FILE).write_text(fidelity.model_dump_json(indent=1))
         if runtime.verify:
-            controller.stop(DRAIN_LIMIT_S)
+            standing.controller.stop(DRAIN_LIMIT_S)
         else:
             refuse(fidelity, runtime.limits.at(runtime.clock))
             run = Run(plan, runtime, run_dir, standing)
@@ -95,18 +98,18 @@ class Run:
         run_dir: Path,
         standing: Standing,
     ) -> None:
-        network, supervisor = standing.network, standing.supervisor
         self._plan = plan
-        self._network = network
+        self._network = network = standing.network
         self._controller = standing.controller
         self._tolerant = hits_control(runtime.events)
         self._mtu_bytes = runtime.mtu_bytes
         self._timeline: list[dict[str, Any]] = []
         self._faults = sorted(runtime.events, key=lambda fault: fault.at_ms)
-        self._supervisor = supervisor
+        self._supervisor = supervisor = standing.supervisor
         self._control = standing.control
-        # Agents fork and get ready meanwhile.
-        whole_s = time.monotonic_ns() // NS_PER_S
+        # Agents fork and get ready meanwhile, and compute what comes before the first round.
+        compute_s = 0 if plan.training is None else math.ceil(plan.training.compute_ms / 1000)
+        whole_s = time.monotonic_ns() // NS_PER_S + compute_s
         self._start_ns = whole_s * NS_PER_S + round(runtime.lead_s * NS_PER_S)
         self._fleet = Fleet(plan, runtime, run_dir, network, supervisor, self._start_ns)
 

@@ -1,5 +1,7 @@
 """From a schedule on the testbed's topology to what its islands run."""
 
+from collections.abc import Sequence
+
 from controller.collectives.network import PS_PER_US, Network
 from controller.collectives.program import node_programs
 from controller.collectives.schedule import Schedule
@@ -8,7 +10,7 @@ from testbed.errors import InputError
 from testbed.topology import Topology
 
 ALL_REDUCE = "all-reduce"
-_BYTES_PER_US_OF_GBPS = 125.0
+BYTES_PER_US_OF_GBPS = 125.0
 
 
 def host_plan(
@@ -66,12 +68,13 @@ def _paths(schedule: Schedule, topology: Topology) -> tuple[tuple[HostPath, ...]
     path_of: dict[int, int] = {}
     for route in sorted(set(schedule.route.tolist())):
         ends = int(routes.source[route]), int(routes.target[route])
-        edges = _edges(network, topology, ends, routes.hops.row(route).tolist())
+        # The first link and the last one are access links.
+        edges = edges_between(network, topology, ends, routes.hops.row(route).tolist()[1:-1])
         way = (*ends, edges)
         if way not in known:
             known[way] = len(paths)
             tag = tags[ends] = tags.get(ends, -1) + 1
-            rate_gbps = PS_PER_US / float(routes.byte_ps[route]) / _BYTES_PER_US_OF_GBPS
+            rate_gbps = PS_PER_US / float(routes.byte_ps[route]) / BYTES_PER_US_OF_GBPS
             paths.append(
                 HostPath(src=ends[0], dst=ends[1], tag=tag, edges=edges, rate_gbps=rate_gbps)
             )
@@ -79,12 +82,27 @@ def _paths(schedule: Schedule, topology: Topology) -> tuple[tuple[HostPath, ...]
     return tuple(paths), path_of
 
 
-def _edges(
-    network: Network, topology: Topology, ends: tuple[int, int], links: list[int]
+def edges_between(
+    network: Network, topology: Topology, ends: tuple[int, int], links: Sequence[int]
 ) -> tuple[int, ...]:
-    """Edges of a way from host to host: its links without the access links at its ends."""
+    """Edges of a way from city to city: links of `controller.collectives.generators.cities`.
+
+    Parameters
+    ----------
+    network, topology
+        Where the links, and the edges, lie.
+    ends
+        City indices.
+    links
+        Between the switches, in order.
+
+    Raises
+    ------
+    InputError
+        They do not lead from one city to the other.
+    """
     access = 2 * len(topology.cities)
-    edges = tuple(link - access for link in links[1:-1])
+    edges = tuple(link - access for link in links)
     known = all(0 <= edge < len(topology.edges) for edge in edges)
     way = [topology.edges[edge] for edge in edges] if known else []
     source, target = (topology.codes[city] for city in ends)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from controller.plan import Plan, read_plan
-from experiments.bringup import Standing, brought_up, stage, work_through
+from experiments.bringup import END_LIMIT_S, Standing, brought_up, stage, work_through
 from experiments.openmpi.job import AllReduce, Case, Job, Report, Variant
 from experiments.openmpi.launch import agent_script, command, reason
 from experiments.openmpi.package import environment
@@ -28,7 +28,6 @@ _PATIENCE = 40.0
 _WINDOW_BYTES = 1 << 28
 """Far beyond any rate × round-trip time here, so that windows never limit a connection."""
 _PAGE_BYTES = 4096
-_END_LIMIT_S = 60.0
 _NS_PER_MS = 1e6
 
 
@@ -50,7 +49,7 @@ def run(folder: Path) -> None:
         stage("up", "network up")
         ranks = _Ranks(job, plan, runtime, folder, standing)
         cases = tuple(ranks.case(variant) for variant in job.variants)
-        standing.controller.stop(_END_LIMIT_S)
+        standing.controller.stop(END_LIMIT_S)
         standing.network.check()
     report = Report(job=job, cases=cases)
     (folder / "report.json").write_text(report.model_dump_json(indent=1) + "\n")

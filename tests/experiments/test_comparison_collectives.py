@@ -15,10 +15,15 @@ from experiments.comparison.collective_rows import (
     cells,
     collective_row,
     draw_collectives,
+    gain,
     print_collectives,
     write_collective_tables,
 )
-from experiments.comparison.collectives import collective_configs, compare_collectives
+from experiments.comparison.collectives import (
+    collective_configs,
+    compare_collectives,
+    left_out,
+)
 from experiments.comparison.packets import Measured
 from experiments.config import COLLECTIVES, ExperimentConfig
 from experiments.planning import plan_experiment
@@ -57,14 +62,40 @@ ROWS = [row(), FAILED, NETWORK]
 
 
 def test_every_algorithm_runs_both_ways_and_the_network_once() -> None:
-    configs = collective_configs(load_config(None, {"seed": "7"}), quick=True)
-    assert [(c.schedule, c.release) for c in configs[:-1]] == [
-        (schedule, release) for schedule in COLLECTIVES for release in ("planned", "data")
+    base = load_config(None, {"seed": "7", "chunks": "18"})
+    configs = collective_configs(base, quick=True)
+    assert [(c.schedule, c.release, c.chunks) for c in configs[:-2]] == [
+        (schedule, release, 18)
+        for schedule in COLLECTIVES
+        if schedule != "in-network"
+        for release in ("planned", "data")
     ]
+    assert (configs[-2].schedule, configs[-2].chunks) == ("in-network", 0)
+    assert left_out(base) == []
     assert (configs[-1].schedule, configs[-1].rounds) == ("all-to-all", 1)
     assert configs[-1].multicast
     assert configs[-1].aggregation
     assert {(c.seed, c.payload_bytes, c.clock) for c in configs} == {(7, 179_000_000, "virtual")}
+
+
+def test_what_a_topology_has_no_use_for_is_left_out_and_said() -> None:
+    base = load_config("switch-eight", {})
+    tried = {config.schedule for config in collective_configs(base, quick=True)}
+    assert left_out(base) == ["hierarchical"]
+    assert tried == {*COLLECTIVES, "all-to-all"} - {"hierarchical"}
+
+
+def test_the_gain_is_that_of_measured_exact_sums() -> None:
+    network = row(schedule="in-network", release="", t_measured_ms=40.0)
+    fast, wrong = row(t_measured_ms=70.0, release="data"), row(t_measured_ms=1, sums_exact=False)
+    found = gain([row(), fast, wrong, FAILED, network, NETWORK])
+    assert (found.between_hosts, found.in_network, found.factor) == (fast, network, 1.75)
+    assert "1.750 × as fast" in found.text
+    assert "40.00 against 70.00 ms" in found.text
+    peer = row(schedule="Open MPI, ring", release="", t_measured_ms=60.0)
+    assert gain([row(), fast, peer, network]).factor == 1.5
+    assert gain([row(), NETWORK]) is None
+    assert gain([FAILED, network]) is None
 
 
 def test_a_row_of_an_analysed_run(tmp_path: Path) -> None:

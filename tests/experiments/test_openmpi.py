@@ -161,8 +161,7 @@ def test_a_report_of_the_same_job_is_taken_over(
 ) -> None:
     runs = []
 
-    def run_emulation(_: object, folder: Path, *__: object, module: str) -> None:
-        assert module == "experiments.openmpi.guest"
+    def run_program(_: str, __: object, folder: Path, *___: object) -> None:
         job = Job.model_validate_json((folder / "job.json").read_text())
         runs.append(job.hosts)
         (folder / "report.json").write_text(Report(job=job, cases=()).model_dump_json())
@@ -170,7 +169,7 @@ def test_a_report_of_the_same_job_is_taken_over(
     here = Installation(tmp_path, tmp_path / "shim.so", "4.1")
     monkeypatch.setattr(measure, "ensure_open_mpi", lambda: here)
     monkeypatch.setattr(measure, "ensure_kernel", lambda: tmp_path)
-    monkeypatch.setattr(measure, "run_emulation", run_emulation)
+    monkeypatch.setattr(measure, "run_program", run_program)
     folder = tmp_path / "run"
     first = measure_open_mpi(CONFIG, folder, progress=Step)
     assert measure_open_mpi(CONFIG, folder, progress=Step) == first

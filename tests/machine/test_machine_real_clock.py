@@ -34,12 +34,7 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, Path]:
 
 @pytest.fixture(scope="module")
 def summary(proof: tuple[int, str, Path]) -> dict[str, Any]:
-    found = read(proof[2] / "summary.json")
-    if "t_measured_ms" not in found:  # no round ran
-        assert found["verdict"] == "FAIL"
-        assert found["fidelity"]["directions"] == 10
-        pytest.skip(f"the network was too far off to begin: {found['reasons'][0]}")
-    return found
+    return read(proof[2] / "summary.json")
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -60,13 +55,11 @@ def test_the_verdict_stands_with_its_figures(proof, summary) -> None:
     assert f"verdict  {summary['verdict']}" in printed
     assert (status == 0) == (summary["verdict"] != "FAIL")
     assert (summary["reasons"] == []) == (summary["verdict"] == "PASS")
-    assert summary["send_lateness"]["bursts"] > 0
+    assert summary["send_lateness"]["bursts"] > 0, summary["reasons"]
     assert "sends late p50/p99/max" in printed
     assert summary["rtt_max_error_us"] > 0  # real time is never exact
-    late = [reason for reason in summary["reasons"] if "a burst left" in reason]
-    assert bool(late) == (summary["send_late_us"] > 100_000)
-    assert summary["fidelity"]["directions"] == 10
-    assert summary["fidelity"]["delay_error_us"] > 0
+    if summary["send_lateness"]["p99_ms"] > 20:
+        assert any("too slow for real time" in reason for reason in summary["reasons"])
     too_late = [t for t in summary["rounds"] if t["measured_ms"] and t["error_percent"] > 5]
     assert len([r for r in summary["reasons"] if "T measured" in r]) == len(too_late)
 
