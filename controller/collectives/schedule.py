@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from controller.collectives.network import PS_PER_US, Ints, Network
 from controller.collectives.routes import Routes, reverse_routes
+from controller.collectives.start import Start
 from controller.collectives.task import REVERSED, Task
 
 Model = Literal["pipelined", "occupancy"]
@@ -38,6 +39,8 @@ class Schedule:
         Of each send, shape (sends,).
     adds
         Whether the targets add what arrives to what they hold, instead of replacing it.
+    start
+        What it begins with, if it takes over from another one.
     """
 
     network: Network
@@ -49,6 +52,7 @@ class Schedule:
     chunk: Ints
     start_ps: Ints
     adds: npt.NDArray[np.bool_]
+    start: Start | None = None
 
     @property
     def sends(self) -> int:
@@ -69,7 +73,8 @@ class Schedule:
     @cached_property
     def time_ps(self) -> int:
         """When the collective is complete."""
-        return int(self.arrival_ps.max()) if self.sends else 0
+        flown_ps = self.start.last_arrival_ps if self.start else 0
+        return max(int(self.arrival_ps.max()) if self.sends else 0, flown_ps)
 
     @property
     def time_us(self) -> float:

@@ -1,0 +1,171 @@
+"""What of a schedule has happened, or still will, when links fail or change in the middle.
+
+Transfers that do not need those links, or anything that would have come over them, go on by the
+old schedule until the new one takes over. So the state at that moment is known beforehand, and
+a new schedule is made for it meanwhile.
+"""
+
+from dataclasses import dataclass, replace
+
+from controller.collectives.schedule import Schedule
+from controller.collectives.start import Flight, Hop
+
+GUARD_PS = 200_000_000
+"""200 µs: by so much packets may lag behind the schedule. What leaves a broken link less before
+the end counts as lost, and what arrives less before the new schedule as still to come."""
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """Links that break or change in the middle of a schedule.
+
+    Attributes
+    ----------
+    links
+        Whose traffic at that moment is lost, or is given up.
+    at_ps
+        When they do, from the start of the schedule.
+    resume_ps
+        When the new schedule takes over.
+    landed
+        Transfers that are known to have arrived although they may have been cut off.
+    """
+
+    links: frozenset[int]
+    at_ps: int
+    resume_ps: int
+    landed: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a schedule stands when another one takes over.
+
+    Attributes
+    ----------
+    held
+        Contributions per node and chunk, a bit per worker.
+    flights
+        What is still to arrive; times count from the new schedule's start.
+    arrived
+        Numbers of the transfers that have taken effect since the start of the schedule.
+    dropped
+        Numbers of those that are lost or must not begin, because of what broke.
+    left
+        Positions of the schedule's sends that have not happened, by their old start; the ones
+        that were cut off among them.
+    next_transfer
+        The number that is free for the first new send.
+    """
+
+    held: tuple[tuple[int, ...], ...]
+    flights: tuple[Flight, ...]
+    arrived: frozenset[int]
+    dropped: frozenset[int]
+    left: tuple[int, ...]
+    next_transfer: int
+
+    @property
+    def final(self) -> int:
+        """How many chunks are complete somewhere, counting what is on its way."""
+        everyone = 0
+        for row in self.held:
+            for value in row:
+                everyone |= value
+        chunks = {c for row in self.held for c, value in enumerate(row) if value == everyone}
+        return len(chunks | {f.chunk for f in self.flights if f.content == everyone})
+
+
+def interrupted(schedule: Schedule, event: Interruption) -> State:
+    """Follow a schedule to the moment at which another one takes over.
+
+    A transfer that is cut off takes with it all that its receiver would have sent of that chunk.
+    """
+    flights = _flights(schedule)
+    flown = len(schedule.start.flights) if schedule.start else 0
+    first = schedule.start.first_transfer if schedule.start else 0
+    events = [(f.arrival_ps, False, i) for i, f in enumerate(flights)]
+    begins = schedule.start_ps.tolist()
+    events += [(when, True, flown + i) for i, when in enumerate(begins) if when < event.resume_ps]
+    value = _begins(schedule)
+    held = [list(row) for row in value]
+    lacking: set[tuple[int, int]] = set()
+    begun = set(range(flown))
+    lost = {i for i in begun if _cut(schedule, flights[i], event)}
+    came: set[int] = set()
+    late: list[Flight] = []
+    for when, leaves, i in sorted(events):
+        flight = flights[i]
+        if leaves:
+            begun.add(i)
+            flights[i] = replace(flight, content=value[flight.source][flight.chunk])
+            if (flight.source, flight.chunk) in lacking or _cut(schedule, flight, event):
+                lost.add(i)
+            continue
+        place = flight.target, flight.chunk
+        if i in lost:
+            lacking.add(place)
+        if i in lost or i not in begun:
+            continue
+        if place not in lacking:
+            _apply(value, flight)
+        if place in lacking or when > event.resume_ps - GUARD_PS:
+            late.append(flight)
+        else:
+            _apply(held, flight)
+            came.add(i)
+    sends = range(flown, len(flights))
+    left = sorted((i for i in sends if i not in begun or i in lost), key=lambda i: begins[i - flown])
+    return State(
+        held=tuple(map(tuple, held)),
+        flights=tuple(_shifted(flight, event.resume_ps) for flight in late),
+        arrived=frozenset(flights[i].transfer for i in came),
+        dropped=frozenset(flights[i].transfer for i in [*lost, *left]),
+        left=tuple(i - flown for i in left),
+        next_transfer=first + schedule.sends,
+    )
+
+
+def _apply(value: list[list[int]], flight: Flight) -> None:
+    before = value[flight.target][flight.chunk] if flight.adds else 0
+    value[flight.target][flight.chunk] = before | flight.content
+
+
+def _begins(schedule: Schedule) -> list[list[int]]:
+    """Contributions that nodes begin with, by node and chunk."""
+    if schedule.start:
+        return [list(row) for row in schedule.start.held]
+    bit = {worker: 1 << i for i, worker in enumerate(schedule.task.workers)}
+    nodes = range(len(schedule.network.nodes))
+    return [[bit.get(node, 0)] * schedule.task.chunks for node in nodes]
+
+
+def _flights(schedule: Schedule) -> list[Flight]:
+    """All transfers: those that flew at the start, then the sends, whose content is not known."""
+    hops: list[list[Hop]] = [[] for _ in range(schedule.sends)]
+    for link, begin, end, send in zip(*(a.tolist() for a in schedule.occupied), strict=True):
+        hops[send].append((link, begin, end))
+    source = schedule.routes.source[schedule.route].tolist()
+    target = schedule.routes.target[schedule.route].tolist()
+    chunk, adds = schedule.chunk.tolist(), schedule.adds.tolist()
+    first = schedule.start.first_transfer if schedule.start else 0
+    sends = [
+        Flight(first + i, source[i], target[i], chunk[i], adds[i], 0, arrival, tuple(hops[i]))
+        for i, arrival in enumerate(schedule.arrival_ps.tolist())
+    ]
+    return [*(schedule.start.flights if schedule.start else ()), *sends]
+
+
+def _cut(schedule: Schedule, flight: Flight, event: Interruption) -> bool:
+    """Whether some of a transfer is on a link that breaks, or has yet to pass it."""
+    latency = schedule.network.latency_ps
+    return flight.transfer not in event.landed and any(
+        link in event.links and end + latency[link] > event.at_ps - GUARD_PS
+        for link, _, end in flight.hops
+    )
+
+
+def _shifted(flight: Flight, by_ps: int) -> Flight:
+    """A flight as the new schedule sees it, which starts later."""
+    hops = tuple((link, begin - by_ps, end - by_ps) for link, begin, end in flight.hops)
+    return replace(flight, arrival_ps=flight.arrival_ps - by_ps, hops=hops)
