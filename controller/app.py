@@ -7,9 +7,17 @@ from typing import Any
 
 from controller.control_channel import ControlChannel
 from controller.framework import Framework
+from controller.hostplan import HostPath
 from controller.installer import Action, Change, Clear, Delete, Installer
 from controller.plan import Plan
-from controller.rules import FlowRule, GroupRule, base_rules, round_rules
+from controller.rules import (
+    FlowRule,
+    GroupRule,
+    RuleSet,
+    base_rules,
+    path_flows,
+    round_rules,
+)
 from testbed.addressing import dpid
 
 _ETH_TYPE_IPV4 = 0x0800
@@ -48,6 +56,9 @@ class Application:
         for command in self._channel.commands():
             if command["command"] == "stop":
                 return
+            if command["command"] == "paths":
+                self._add_paths(command)
+                continue
             self._framework.spawn(partial(self._follow_rounds, command["start_ns"]))
 
     def switch_up(self, datapath: Any) -> None:
@@ -77,9 +88,19 @@ class Application:
             self._ready = True
             self._channel.send("ready")
 
+    def port_changed(self, datapath: Any, port: int, *, up: bool) -> None:
+        """Report that a port has gone down or come up."""
+        self._channel.send("port", dpid=datapath.id, port=port, up=up)
+
     def refused(self, datapath: Any, reason: str) -> None:
         """Report that a switch refused a message."""
         self._error(f"{self._switch(datapath.id)} refused a message: {reason}")
+
+    def _add_paths(self, command: dict[str, Any]) -> None:
+        """Install paths beside what is there: like a round after the last one."""
+        paths = [HostPath.model_validate(path) for path in command["paths"]]
+        rules = RuleSet(flows=path_flows(self._plan.topology, paths))
+        self._installer.install(self._plan.rounds + command["set"], rules)
 
     def _follow_rounds(self, start_ns: int) -> None:
         """Install each round while the one before it runs; remove it half a round late."""
@@ -113,7 +134,11 @@ class Application:
     def _report(self, round_index: int, action: Action) -> None:
         if round_index == 0 and action is Action.CONFIRMED:
             self._round_0 = True
-        self._channel.send("round", round=round_index, action=action.value)
+        paths = round_index - self._plan.rounds
+        if paths >= 0:
+            self._channel.send("paths", set=paths, action=action.value)
+        else:
+            self._channel.send("round", round=round_index, action=action.value)
 
     def _is_current(self, datapath: Any) -> bool:
         return self._datapaths.get(datapath.id, self) is datapath

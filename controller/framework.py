@@ -32,6 +32,9 @@ class SwitchEvents(Protocol):
     def barrier(self, datapath: Any, xid: int) -> None:
         """A switch answered a barrier."""
 
+    def port_changed(self, datapath: Any, port: int, *, up: bool) -> None:
+        """A switch reported the state of a port."""
+
     def refused(self, datapath: Any, reason: str) -> None:
         """A switch sent an error message."""
 
@@ -93,6 +96,13 @@ class Framework:
             @_fatal
             def barrier(self, event: Any) -> None:
                 events.barrier(event.msg.datapath, event.msg.xid)
+
+            @handler.set_ev_cls(event.EventOFPPortStatus, main)  # type: ignore[untyped-decorator]
+            @_fatal
+            def port(self, event: Any) -> None:
+                port, link_down = event.msg.desc, event.msg.datapath.ofproto.OFPPS_LINK_DOWN
+                up = not port.state & link_down
+                events.port_changed(event.msg.datapath, port.port_no, up=up)
 
             @handler.set_ev_cls(event.EventOFPErrorMsg, [*early, main])  # type: ignore[untyped-decorator]
             @_fatal

@@ -7,8 +7,10 @@ table-miss entry and no flooding.
 """
 
 from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from controller.hostplan import HostPath
 from controller.plan import Plan, Stream
 from testbed.addressing import (
     AGGREGATOR_PORT,
@@ -93,18 +95,16 @@ def base_rules(plan: Plan) -> RuleSet:
             for ip, port in local.items():
                 output = port if onward is None else onward
                 flows.append(FlowRule(dpid(city), UNICAST_PRIORITY, ip, output_port=output))
-    return RuleSet(flows=(*flows, *path_flows(plan)))
+    paths = plan.collective.paths if plan.collective else ()
+    return RuleSet(flows=(*flows, *path_flows(topology, paths)))
 
 
-def path_flows(plan: Plan) -> tuple[FlowRule, ...]:
+def path_flows(topology: Topology, paths: Iterable[HostPath]) -> tuple[FlowRule, ...]:
     """Flows for the paths of a collective, which need not be the shortest ones.
 
     A path is known by sender, receiver and the sender's UDP port, at every switch but
     the last one: from there the unicast flow leads to the island.
     """
-    if plan.collective is None:
-        return ()
-    topology = plan.topology
     return tuple(
         FlowRule(
             dpid(topology.index(topology.edges[edge].src)),
@@ -114,7 +114,7 @@ def path_flows(plan: Plan) -> tuple[FlowRule, ...]:
             ipv4_src=island_ip(path.src),
             udp_src=FIRST_PATH_UDP_PORT + path.tag,
         )
-        for path in plan.collective.paths
+        for path in paths
         for edge in path.edges
     )
 

@@ -19,6 +19,10 @@ class ControlServer:
         All switches are connected, and the rules of round 0 are confirmed.
     confirmed_ns, removed_ns
         Round to the monotonic time at which its rules were confirmed or removed.
+    paths_ns
+        Set of paths that were added to the time at which they were confirmed.
+    port_changed
+        Called with switch, port, and whether it is up, when a switch reports it.
     """
 
     def __init__(self, path: Path, supervisor: Supervisor) -> None:
@@ -32,6 +36,8 @@ class ControlServer:
         self.ready = False
         self.confirmed_ns: dict[int, int] = {}
         self.removed_ns: dict[int, int] = {}
+        self.paths_ns: dict[int, int] = {}
+        self.port_changed: Callable[[int, int, bool], None] | None = None
         self.switch_events: list[dict[str, Any]] = []
         supervisor.watch_file(self._listener.fileno(), self._accept)
 
@@ -74,6 +80,8 @@ class ControlServer:
             "ready": self._on_ready,
             "round": self._on_round,
             "switch": self.switch_events.append,
+            "paths": self._on_paths,
+            "port": self._on_port,
             "error": self._on_error,
         }
         handler = handlers.get(str(message.get("event")))
@@ -87,6 +95,13 @@ class ControlServer:
     def _on_round(self, message: dict[str, Any]) -> None:
         times = self.confirmed_ns if message["action"] == "confirmed" else self.removed_ns
         times[int(message["round"])] = int(message["t_ns"])
+
+    def _on_paths(self, message: dict[str, Any]) -> None:
+        self.paths_ns[int(message["set"])] = int(message["t_ns"])
+
+    def _on_port(self, message: dict[str, Any]) -> None:
+        if self.port_changed is not None:
+            self.port_changed(int(message["dpid"]), int(message["port"]), bool(message["up"]))
 
     def _on_error(self, message: dict[str, Any]) -> None:
         raise CliquenetError(f"controller: {message.get('message', 'unknown error')}")

@@ -14,15 +14,8 @@ import numpy as np
 
 from controller.collectives.network import PS_PER_US, Ints
 from controller.collectives.schedule import Schedule
-from controller.collectives.start import (
-    HOLD,
-    NOTHING,
-    OWN,
-    WITH_OWN,
-    Start,
-    busy_links,
-    columns,
-)
+from controller.collectives.start import Start, busy_links, columns
+from controller.hostplan import HOLD, NOTHING, OWN, WITH_OWN
 
 _NEVER = np.iinfo(np.int64).max
 

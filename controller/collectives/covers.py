@@ -9,7 +9,7 @@ keep until the end. Where values come from one tree of sums this is the smallest
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controller.collectives.start import HOLD, NOTHING, OWN, WITH_OWN
+from controller.hostplan import HOLD, NOTHING, OWN, WITH_OWN
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Cover:
     Attributes
     ----------
     origin
-        Per worker, where its part comes from; see `controller.collectives.start`.
+        Per worker, where its part comes from; see `controller.hostplan.HOLD`.
     parts
         Per worker, the contributions of its part when all that is on its way to it has
         arrived; 0 if it has none.

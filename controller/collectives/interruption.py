@@ -8,11 +8,11 @@ a new schedule is made for it meanwhile.
 from dataclasses import dataclass, replace
 
 from controller.collectives.schedule import Schedule
-from controller.collectives.start import Flight, Hop
+from controller.collectives.start import Flight
 
 GUARD_PS = 200_000_000
-"""200 µs: by so much packets may lag behind the schedule. What leaves a broken link less before
-the end counts as lost, and what arrives less before the new schedule as still to come."""
+"""200 µs: by so much packets may lag behind the schedule. What has entered a link less than that
+before it breaks counts as lost, and what arrives less before the take-over as still to come."""
 
 
 @dataclass(frozen=True)
@@ -81,25 +81,25 @@ def interrupted(schedule: Schedule, event: Interruption) -> State:
 
     A transfer that is cut off takes with it all that its receiver would have sent of that chunk.
     """
-    flights = _flights(schedule)
+    flights = list(schedule.transfers)
     flown = len(schedule.start.flights) if schedule.start else 0
     first = schedule.start.first_transfer if schedule.start else 0
-    events = [(f.arrival_ps, False, i) for i, f in enumerate(flights)]
     begins = schedule.start_ps.tolist()
-    events += [(when, True, flown + i) for i, when in enumerate(begins) if when < event.resume_ps]
     value = _begins(schedule)
     held = [list(row) for row in value]
     lacking: set[tuple[int, int]] = set()
     begun = set(range(flown))
-    lost = {i for i in begun if _cut(schedule, flights[i], event)}
+    lost = {i for i in begun if _cut(flights[i], event)}
     came: set[int] = set()
     late: list[Flight] = []
-    for when, leaves, i in sorted(events):
+    for when, leaves, i in schedule.moments:
         flight = flights[i]
         if leaves:
+            if when >= event.resume_ps:
+                continue
             begun.add(i)
             flights[i] = replace(flight, content=value[flight.source][flight.chunk])
-            if (flight.source, flight.chunk) in lacking or _cut(schedule, flight, event):
+            if (flight.source, flight.chunk) in lacking or _cut(flight, event):
                 lost.add(i)
             continue
         place = flight.target, flight.chunk
@@ -115,7 +115,9 @@ def interrupted(schedule: Schedule, event: Interruption) -> State:
             _apply(held, flight)
             came.add(i)
     sends = range(flown, len(flights))
-    left = sorted((i for i in sends if i not in begun or i in lost), key=lambda i: begins[i - flown])
+    left = sorted(
+        (i for i in sends if i not in begun or i in lost), key=lambda i: begins[i - flown]
+    )
     return State(
         held=tuple(map(tuple, held)),
         flights=tuple(_shifted(flight, event.resume_ps) for flight in late),
@@ -140,28 +142,10 @@ def _begins(schedule: Schedule) -> list[list[int]]:
     return [[bit.get(node, 0)] * schedule.task.chunks for node in nodes]
 
 
-def _flights(schedule: Schedule) -> list[Flight]:
-    """All transfers: those that flew at the start, then the sends, whose content is not known."""
-    hops: list[list[Hop]] = [[] for _ in range(schedule.sends)]
-    for link, begin, end, send in zip(*(a.tolist() for a in schedule.occupied), strict=True):
-        hops[send].append((link, begin, end))
-    source = schedule.routes.source[schedule.route].tolist()
-    target = schedule.routes.target[schedule.route].tolist()
-    chunk, adds = schedule.chunk.tolist(), schedule.adds.tolist()
-    first = schedule.start.first_transfer if schedule.start else 0
-    sends = [
-        Flight(first + i, source[i], target[i], chunk[i], adds[i], 0, arrival, tuple(hops[i]))
-        for i, arrival in enumerate(schedule.arrival_ps.tolist())
-    ]
-    return [*(schedule.start.flights if schedule.start else ()), *sends]
-
-
-def _cut(schedule: Schedule, flight: Flight, event: Interruption) -> bool:
-    """Whether some of a transfer is on a link that breaks, or has yet to pass it."""
-    latency = schedule.network.latency_ps
+def _cut(flight: Flight, event: Interruption) -> bool:
+    """Whether some of a transfer has yet to enter a link that breaks."""
     return flight.transfer not in event.landed and any(
-        link in event.links and end + latency[link] > event.at_ps - GUARD_PS
-        for link, _, end in flight.hops
+        link in event.links and end > event.at_ps - GUARD_PS for link, _, end in flight.hops
     )
 
 

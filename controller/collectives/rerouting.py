@@ -12,8 +12,9 @@ from controller.collectives.routes import (
     shortest_paths,
 )
 from controller.collectives.schedule import Schedule
-from controller.collectives.start import HOLD, Start
+from controller.collectives.start import Start
 from controller.collectives.transfers import timed
+from controller.hostplan import HOLD
 
 REROUTED = "rerouted"
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
@@ -16,17 +17,9 @@ from controller.collectives.kernels.ported import late_events, ported
 from controller.collectives.network import Ints, Network
 from controller.collectives.routes import Routes
 from controller.collectives.schedule import Schedule, chunk_times
-from controller.collectives.start import (
-    HOLD,
-    NOTHING,
-    OWN,
-    WITH_OWN,
-    Flight,
-    Start,
-    busy_links,
-    columns,
-)
+from controller.collectives.start import Flight, Start, busy_links, columns
 from controller.collectives.task import Task
+from controller.hostplan import HOLD, NOTHING, OWN, WITH_OWN
 
 _LOOK = 64
 _WAVE = 1 << 20
@@ -84,7 +77,9 @@ def restarted(
 
 def _covers(state: State, task: Task) -> list[Cover]:
     """What each chunk is put together from, with what is on its way."""
-    values = [[state.held[worker][chunk] for worker in task.workers] for chunk in range(task.chunks)]
+    values = [
+        [state.held[worker][chunk] for worker in task.workers] for chunk in range(task.chunks)
+    ]
     place = {worker: i for i, worker in enumerate(task.workers)}
     for flight in state.flights:
         row, i = values[flight.chunk], place[flight.target]
@@ -100,10 +95,13 @@ def _start(state: State, task: Task, covers: list[Cover]) -> Start:
         i = place.get(node, -1)
         origins = "".join(NOTHING if i < 0 else c.origin[i] for c in covers)
         own = 1 << i if i >= 0 else 0
-        has = {HOLD: lambda value: value, OWN: lambda _: own, NOTHING: lambda _: 0}
-        has[WITH_OWN] = lambda value: value | own
         origin.append(origins)
-        held.append(tuple(has[o](value) for o, value in zip(origins, had, strict=True)))
+        held.append(
+            tuple(
+                (value if o in (HOLD, WITH_OWN) else 0) | (own if o in (OWN, WITH_OWN) else 0)
+                for o, value in zip(origins, had, strict=True)
+            )
+        )
     flights = tuple(f for f in state.flights if origin[f.target][f.chunk] in (HOLD, WITH_OWN))
     return Start(tuple(held), tuple(origin), flights, state.next_transfer)
 
@@ -116,7 +114,7 @@ class _Trees:
     taken: Truths
     ready: Truths
     nearer: Truths
-    need: Ints
+    need: npt.NDArray[np.int32]
     root: Ints
     late: list[tuple[int, int, int, bool]]
     sends: int

@@ -95,7 +95,9 @@ def resynthesise(
     attempts = 1
     while attempts < effort.attempts and time.process_time() - began < effort.budget_s:
         lanes = sets[-1 - attempts % len(sets)]
-        made = restarted(schedule, network, state, lanes, effort.seed * 1_000_003 + attempts, best.time_ps)
+        made = restarted(
+            schedule, network, state, lanes, effort.seed * 1_000_003 + attempts, best.time_ps
+        )
         attempts += 1
         if made is not None and made.time_ps < best.time_ps:
             best = made

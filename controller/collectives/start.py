@@ -9,10 +9,6 @@ from controller.collectives.network import Ints
 Hop = tuple[int, int, int]
 """A link, and from when to when a transfer occupies it, in picoseconds."""
 
-HOLD, OWN, NOTHING, WITH_OWN = "h", "o", "-", "+"
-"""What a worker begins a chunk with: what it holds; only its own contribution, which it still
-has; nothing; what it holds, and its own contribution added to it."""
-
 
 @dataclass(frozen=True)
 class Flight:
@@ -53,8 +49,7 @@ class Start:
     held
         Contributions per node and chunk, a bit per worker; see `Flight.content`.
     origin
-        What they come from, a character per node and chunk: `HOLD`, `OWN`, `NOTHING`,
-        `WITH_OWN`.
+        What they come from, a character per node and chunk: see `controller.hostplan.HOLD`.
     flights
         Transfers that still count; others that are on their way are to be thrown away.
     first_transfer
@@ -75,9 +70,7 @@ class Start:
 def busy_links(start: Start | None) -> list[Hop]:
     """When links are taken by flights, from the start of the new schedule on."""
     flights = start.flights if start else ()
-    return [
-        (link, max(begin, 0), end) for f in flights for link, begin, end in f.hops if end > 0
-    ]
+    return [(link, max(begin, 0), end) for f in flights for link, begin, end in f.hops if end > 0]
 
 
 def columns(rows: list[Hop]) -> tuple[Ints, Ints, Ints]:
