@@ -1,8 +1,8 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment plan optimize compare loss
-.PHONY: collective compare-collectives bench-aggregator bench-collectives fuzz compare-uftp test lint clean distclean
+.PHONY: help variables setup experiment reproduce plan optimize compare loss
+.PHONY: collective compare-collectives bench-aggregator bench-collectives fuzz kills compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -10,7 +10,7 @@ SET_UP := $(SYSTEM_PYTHON) -m testbed.bootstrap
 
 # Each variable that is set becomes the option of its name; the shell quotes the value.
 export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOPOLOGY TREES RATES CONFIG
-export FORMAT BUDGET DATAGRAMS COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
+export RUN FORMAT BUDGET DATAGRAMS TIMES COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
 # These by way of --set.
 SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
 	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US
@@ -65,12 +65,14 @@ endef
 define HELP
 make setup        set up what is missing: packages, environment, kernel (all cached)
 make experiment   plan, run, analyse and plot one experiment; print its summary
+make reproduce    run a stored run again; compare trace, summary, tables, plots' data
 make plan         print what the planner makes of an experiment, without running it
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
 make loss         run at several loss rates, with recovery and without; one table and a plot
 make bench-aggregator  measure how many Gbit/s one core receives, adds and sends on
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
+make kills        kill and interrupt runs at random moments; tell what is left behind
 make compare-uftp measure uftp and our stream over the same lossy link
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
 make compare-collectives  run all-reduce between hosts by each algorithm; one table and a plot
@@ -99,6 +101,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   TREES        how multicast trees are laid
   RATES        how senders pace: common, per-stream, unpaced; time-varying is planned only
   CONFIG       a published experiment, or a YAML file; the variables above override it
+  RUN          of reproduce: a run id, a run folder; the latest unless told
   FORCE        1 runs what the planner refuses
   COLLECTIVE   all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all
   ALGORITHM    auto: the fastest; synthesised, ring, halving-doubling, hierarchical, ...
@@ -109,6 +112,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   FORMAT       of plan, optimize, compare, collective: table, or json: one object on the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
   DATAGRAMS    how many `make fuzz` feeds: 10000000 unless told
+  TIMES        how often `make kills` kills, and how often it interrupts: 20 unless told
   QUICK        1 compares with a tenth of the payload and coarser sweeps
 The aggregator's table, and its recovery from loss:
   WAYS         1, 2, 4: places that a block may take in the table
@@ -141,6 +145,9 @@ setup: $(SYSTEM_PYTHON)
 experiment: setup
 	$(in_environment) run experiments.cli experiment $(EXPERIMENT_OPTIONS)
 
+reproduce: setup
+	$(in_environment) run experiments.cli reproduce $${RUN:+"$$RUN"}
+
 plan: setup
 	$(in_environment) run experiments.cli plan $(PLAN_OPTIONS)
 
@@ -159,8 +166,12 @@ bench-aggregator: setup
 fuzz: setup
 	$(in_environment) run benchmarks.fuzz $${DATAGRAMS:+--datagrams "$$DATAGRAMS"} $(SEED_OPTION)
 
+kills: setup
+	$(in_environment) run benchmarks.kills $${TIMES:+--times "$$TIMES"} $(SEED_OPTION)
+
 compare-uftp: setup
 	$(in_environment) run benchmarks.uftp
+
 collective: setup
 	$(in_environment) run experiments.cli collective $(COLLECTIVE_OPTIONS)
 

@@ -2,17 +2,21 @@
 
 A run's network lives in namespaces of its own, so the kernel removes bridges,
 links and shapers with the last process that is in there. What can stay is that
-process, and a run folder that claims to be running. A process counts as ours
-only if its command line names both our program and this very run folder.
+process, the guest's folder, and a run folder that claims to be running. A process
+counts as ours only if the run's state file lists it, with its start time, or if its
+command line names both our program and this very run folder.
 """
 
 import os
 import select
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from experiments.results import owner_runs, read_state, set_state
+from experiments.results import is_running, owner_runs, read_state, set_state
 from testbed.errors import CliquenetError
+from testbed.virtualtime.scratch import remove_abandoned
 
 PROGRAM = "experiments.emulate"
 _GRACE_S = 5.0
@@ -46,23 +50,35 @@ def clean_run(run_dir: Path) -> list[str]:
     if running and owner_runs(state):
         return [f"{run_dir.name}: still running, left alone"]
     done = [f"{run_dir.name}: stopped process {pid}" for pid in _stop_processes(run_dir)]
+    done += [f"{run_dir.name}: removed {folder}" for folder in _remove_folders(state)]
     if running:
         set_state(run_dir, "incomplete", "the run was killed")
         done.append(f"{run_dir.name}: marked incomplete")
     return done
 
 
+def _remove_folders(state: dict[str, Any]) -> list[str]:
+    """Remove the listed folders that nobody holds any more."""
+    folders = [made["folder"] for made in state.get("made", ()) if made["folder"]]
+    return [folder for folder in folders if remove_abandoned(Path(folder))]
+
+
 def _stop_processes(run_dir: Path) -> list[int]:
-    """End the emulation of a run, wherever it still runs."""
-    stopped = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _is_ours(int(entry.name), run_dir):
-            _stop(int(entry.name), run_dir)
-            stopped.append(int(entry.name))
-    return sorted(stopped)
+    """End what a run has started, wherever it still runs."""
+    listed = {p["pid"]: p for p in (m["process"] for m in read_state(run_dir).get("made", ()))}
+
+    def ours(pid: int) -> bool:
+        return is_running(listed.get(pid)) or _emulates(pid, run_dir)
+
+    running = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    stopped = sorted(pid for pid in running if ours(pid))
+    for pid in stopped:
+        _stop(pid, ours, run_dir.name)
+    return stopped
 
 
-def _is_ours(pid: int, run_dir: Path) -> bool:
+def _emulates(pid: int, run_dir: Path) -> bool:
+    """Whether a process says on its command line that it emulates this run."""
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError):
@@ -70,7 +86,7 @@ def _is_ours(pid: int, run_dir: Path) -> bool:
     return PROGRAM.encode() in arguments and os.fsencode(run_dir.resolve()) in arguments
 
 
-def _stop(pid: int, run_dir: Path) -> None:
+def _stop(pid: int, ours: Callable[[int], bool], run_id: str) -> None:
     """Ask a process to clean up and end; kill it if it does not."""
     try:
         pidfd = os.pidfd_open(pid)
@@ -79,7 +95,7 @@ def _stop(pid: int, run_dir: Path) -> None:
     try:
         for sig in (signal.SIGTERM, signal.SIGKILL):
             # Checked after opening: the descriptor stands for this process, not its number.
-            if not _is_ours(pid, run_dir):
+            if not ours(pid):
                 return
             signal.pidfd_send_signal(pidfd, sig)
             if select.select([pidfd], [], [], _GRACE_S)[0]:
@@ -90,4 +106,4 @@ def _stop(pid: int, run_dir: Path) -> None:
         raise CliquenetError(f"process {pid} is another user's: run this with sudo") from error
     finally:
         os.close(pidfd)
-    raise CliquenetError(f"process {pid} of {run_dir.name} does not end")
+    raise CliquenetError(f"process {pid} of {run_id} does not end")

@@ -29,6 +29,7 @@ for _command in (
     comparisons.compare_collectives,
     runs.analyse,
     runs.plot,
+    runs.reproduce,
     runs.clean,
     runs.variables,
 ):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from agents.collective import ROLE
+from agents.operands import chunk_layout
 from agents.records import Kind, read_events
 from controller.hostplan import HostPlan
 from controller.plan import Plan, read_plan
@@ -199,8 +200,10 @@ def link_loads(run: HostRun) -> list[dict[str, Any]]:
     """Planned and measured bytes of every directed link, and its use in the planned time."""
     plan, hosts = run.plan, run.hosts
     planned = np.zeros(len(plan.topology.edges))
+    # A chunk is cut to whole elements, which shows where chunks are small.
+    layout = chunk_layout(hosts.chunk_bytes / plan.scale, run.runtime.mtu_bytes)
     for step in (step for steps in hosts.steps for step in steps if step.kind == "send"):
-        planned[list(hosts.paths[step.path].edges)] += hosts.chunk_bytes
+        planned[list(hosts.paths[step.path].edges)] += layout.wire_bytes * plan.scale
     return measured_loads(run.network, plan, planned, hosts.time_ms)
 
 

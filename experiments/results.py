@@ -87,10 +87,24 @@ def set_state(run_dir: Path, state: State, message: str = "") -> None:
     write_json(run_dir / "status.json", status)
 
 
+def own(run_dir: Path, pid: int, folder: Path | None = None) -> None:
+    """Note down what a run has made on this machine: a process, and a folder outside its own.
+
+    `experiments.cleanup` takes it away if the run cannot.
+    """
+    status = read_state(run_dir)
+    made = {"process": _identify(pid), "folder": None if folder is None else str(folder)}
+    write_json(run_dir / "status.json", {**status, "made": [*status.get("made", ()), made]})
+
+
+def is_running(process: object) -> bool:
+    """Tell whether a process that a state names is still there, and not another of its number."""
+    return isinstance(process, dict) and process == _identify(int(process.get("pid", 0)))
+
+
 def owner_runs(status: dict[str, Any]) -> bool:
     """Tell whether the process that set the state ``running`` is still there."""
-    owner = status.get("owner")
-    return isinstance(owner, dict) and owner == _identify(int(owner.get("pid", 0)))
+    return is_running(status.get("owner"))
 
 
 def read_state(run_dir: Path) -> dict[str, Any]:

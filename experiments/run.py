@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from controller.plan import Plan
 from experiments.config import ExperimentConfig
 from experiments.impairments import resolve, uplinks
 from experiments.planning import plan_experiment
-from experiments.results import create_run, read_json, set_state, write_json, write_manifest
+from experiments.results import create_run, own, read_json, set_state, write_json, write_manifest
 from experiments.runtime import Runtime
 from experiments.stages import StageFollower
 from testbed.errors import CliquenetError, InfeasibleError, InputError
@@ -173,6 +174,7 @@ def _emulate(config: ExperimentConfig, run_dir: Path, kernel: Path | None, step:
                 writable=run_dir,
                 cwd=ROOT,
                 wall_limit_s=config.wall_limit_s,
+                on_boot=partial(own, run_dir),
             ).status
         else:
             status = follower.run(command, cwd=ROOT, wall_limit_s=config.wall_limit_s)

@@ -65,6 +65,15 @@ def plot(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
     return 0
 
 
+def reproduce(run: Run = "latest", results: Results = DEFAULT_RESULTS) -> int:
+    """Run a stored run again from its manifest and compare all that it measured."""
+    from experiments.reproduce import reproduce_and_show
+    from experiments.results import find_run
+    from testbed.progress import Step
+
+    return reproduce_and_show(find_run(results, run), results, Step)
+
+
 def clean(results: Results = DEFAULT_RESULTS) -> int:
     """Remove what interrupted runs of ours left behind on this machine; keep results."""
     from experiments.cleanup import clean_all

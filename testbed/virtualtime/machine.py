@@ -25,6 +25,7 @@ _GUEST = Path(__file__).with_name("guest.py")
 _PYTHON = Path("/usr/bin/python3")
 
 OnOutput = Callable[[str, bytes], None]
+OnBoot = Callable[[int, Path], None]
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ def run_in_virtual_time(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     wall_limit_s: float = 600.0,
+    on_boot: OnBoot | None = None,
 ) -> Outcome:
     """Run one command in a guest with the host's files and a clock of its own.
 
@@ -84,6 +86,8 @@ def run_in_virtual_time(
         Working directory; that of this process by default.
     wall_limit_s
         Wall time after which the guest is killed.
+    on_boot
+        Called with the guest's process id and its private folder, once it has started.
 
     Returns
     -------
@@ -111,6 +115,8 @@ def run_in_virtual_time(
         shutil.copyfile(_GUEST, scratch / _GUEST.name)
         begin = time.monotonic()
         with _guest(kernel, scratch, seed, memory_mb) as process:
+            if on_boot is not None:
+                on_boot(process.pid, scratch)
             ended = _follow(process, scratch, on_output, begin + wall_limit_s)
         return _outcome(scratch, ended, wall_limit_s, time.monotonic() - begin)
 

@@ -43,14 +43,23 @@ def scratch_folder(memory_mb: int) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def remove_abandoned(folder: Path) -> bool:
+    """Remove a guest's folder whose maker is no more; returns whether it has."""
+    if not folder.name.startswith(_PREFIX):
+        return False
+    with suppress(OSError):
+        with (folder / _OWNER).open("r") as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+        return True
+    return False
+
+
 def _sweep(parent: Path) -> None:
     """Remove folders whose maker was killed before it could do so."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            if not (folder / _OWNER).exists():
-                if time.time() - folder.stat().st_mtime > _UNCLAIMED_S:
-                    shutil.rmtree(folder, ignore_errors=True)
-                continue
-            with (folder / _OWNER).open("r") as owner:
-                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if (folder / _OWNER).exists():
+                remove_abandoned(folder)
+            elif time.time() - folder.stat().st_mtime > _UNCLAIMED_S:
                 shutil.rmtree(folder, ignore_errors=True)

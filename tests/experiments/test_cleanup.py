@@ -4,7 +4,7 @@ import sys
 
 from experiments.cleanup import PROGRAM, clean_all, clean_run
 from experiments.config import ExperimentConfig
-from experiments.results import create_run, read_state, set_state
+from experiments.results import create_run, own, read_state, set_state
 
 
 def abandon(run_dir):
@@ -65,3 +65,33 @@ def test_only_the_processes_of_this_very_run_are_stopped(tmp_path):
 
 def test_no_results_folder_is_nothing_to_clean(tmp_path):
     assert clean_all(tmp_path / "none") == []
+
+
+def test_what_the_state_lists_is_taken_away(tmp_path):
+    run_dir = create_run(tmp_path / "results", ExperimentConfig())
+    guest, stranger = sleeper(), sleeper()
+    folder, others = tmp_path / "cliquenet-guest-a", tmp_path / "elsewhere"
+    for place in (folder, others):
+        place.mkdir()
+        (place / "owner").touch()
+    own(run_dir, guest.pid, folder)
+    own(run_dir, stranger.pid, others)
+    state = read_state(run_dir)
+    state["made"][1]["process"]["start_ticks"] -= 1  # the number, but not the process
+    (run_dir / "status.json").write_text(json.dumps(state))
+    try:
+        assert clean_run(run_dir) == [f"{run_dir.name}: still running, left alone"]
+        abandon(run_dir)
+        assert clean_run(run_dir) == [
+            f"{run_dir.name}: stopped process {guest.pid}",
+            f"{run_dir.name}: removed {folder}",
+            f"{run_dir.name}: marked incomplete",
+        ]
+        assert guest.wait(timeout=10) != 0
+        assert stranger.poll() is None
+        assert others.exists()
+        assert not folder.exists()
+    finally:
+        for process in (guest, stranger):
+            process.kill()
+            process.wait()

@@ -22,10 +22,17 @@ LATE_MS = 1.0
 """Every transfer is late by so much."""
 
 
-def make_run(results: Path, *, release: str = "planned", **broken: Any) -> Path:
+def make_run(
+    results: Path,
+    *,
+    release: str = "planned",
+    payload: str = "179MB",
+    chunks: int = 9,
+    **broken: Any,
+) -> Path:
     """Write the files of a run; ``broken`` says what one of its hosts, hkg, did wrong."""
     config = load_config(
-        None, {"schedule": "ring", "payload": "179MB", "chunks": "9", "release": release}
+        None, {"schedule": "ring", "payload": payload, "chunks": chunks, "release": release}
     )
     plan = plan_experiment(config)
     run_dir = create_run(results, config)
@@ -76,7 +83,7 @@ def _network(plan: Plan, stray_bytes: int) -> dict[str, Any]:
     carried = dict.fromkeys(range(len(plan.topology.edges)), 0.0)
     for step in (step for steps in hosts.steps for step in steps if step.kind == "send"):
         for edge in hosts.paths[step.path].edges:
-            carried[edge] += hosts.chunk_bytes / plan.scale
+            carried[edge] += chunk_layout(hosts.chunk_bytes / plan.scale, 9000).wire_bytes
     carried[0] += stray_bytes
     qdiscs = [
         {
@@ -106,10 +113,15 @@ def test_a_sound_run_passes_with_its_figures(tmp_path: Path, capsys) -> None:
     assert summary["chunks_expected"] == 81
     assert summary["packets_lost"] == 0
     assert summary["transfers"] == 16 * 9
-    assert sum(link["bytes_planned"] for link in summary["links"]) > 16 * 179e6
+    assert sum(link["bytes_planned"] for link in summary["links"]) > 15.9 * 179e6
     assert json.loads((run_dir / "summary.json").read_text()) == summary
     assert draw(run_dir) == [run_dir / "plots" / "transfers.png"]
     assert "PASS" in capsys.readouterr().out
+
+
+def test_chunks_that_are_cut_to_whole_elements_load_links_as_planned(tmp_path: Path) -> None:
+    summary = analyse(make_run(tmp_path, payload="60MB", chunks=72))
+    assert summary["verdict"] == "PASS", summary["reasons"]
 
 
 @pytest.mark.parametrize(

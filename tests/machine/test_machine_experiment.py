@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.kills import trial
 from experiments.planning import plan_experiment
 from experiments.results import create_run
 from experiments.run import make_runtime
+from experiments.sameness import near
 from experiments.sources import load_config
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import run_in_virtual_time
 
 pytestmark = pytest.mark.machine
 ROOT = Path(__file__).parents[2]
+EXPECTED = Path(__file__).with_name("expected_triangles.json")
 LIMIT_S = 600
 SMALL = ("--payload", "179MB", "--rounds", "2", "--trees", "shortest-path")
 
@@ -78,15 +81,28 @@ def test_every_round_trip_is_within_two_microseconds(triangles) -> None:
     assert max(errors_us) <= 2.0
 
 
-def test_the_same_seed_gives_the_same_trace_under_load(triangles, tmp_path: Path) -> None:
-    _, first = triangles
+def test_it_measures_what_it_always_measured(triangles) -> None:
+    _, summary = triangles
+    expected = json.loads(EXPECTED.read_text())
+    # Times may move with the interpreter's version, by a few millionths; counts may not.
+    found = {key: summary[key] for key in expected}
+    assert near(expected, found, relative=1e-4) == []
+
+
+def test_it_is_reproduced_from_its_manifest_under_load(triangles, tmp_path: Path) -> None:
+    results, first = triangles
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:
-        again = experiment(tmp_path, "--schedule", "triangles", "--memory", "0", *SMALL)
+        done = cliquenet("reproduce", str(results / first["run_id"]), "--results", str(tmp_path))
     finally:
         for process in busy:
             process.kill()
             process.wait()
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = json.loads((tmp_path / "latest" / "reproduction.json").read_text())
+    assert made["same"] is True
+    assert {"trace", "summary", "bursts.parquet", "links.csv"} <= {p["name"] for p in made["parts"]}
+    again = json.loads((tmp_path / "latest" / "summary.json").read_text())
     assert again["trace_sha256"] == first["trace_sha256"]
 
 
@@ -218,6 +234,12 @@ def test_an_interrupt_leaves_nothing_behind_and_marks_the_run(tmp_path: Path) ->
     assert json.loads((tmp_path / "latest" / "status.json").read_text())["state"] == "incomplete"
     assert eventually(lambda: not [p for p in guests if runs(p)])
     assert not [folder for folder in folders if folder.exists()]
+
+
+def test_nothing_is_left_of_a_killed_run_after_the_next_command() -> None:
+    done = trial("kill", 6.0)
+    assert done.left == ()
+    assert done.state == "incomplete"
 
 
 def eventually(condition: Callable[[], bool], limit_s: float = 10.0) -> bool:

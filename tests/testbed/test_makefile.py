@@ -13,8 +13,8 @@ from experiments.sources import key_names
 ROOT = Path(__file__).parents[2]
 VARIABLES = (
     "SCHEDULE", "CLOCK", "MEMORY", "MULTICAST", "AGGREGATION", "ROUNDS", "PAYLOAD", "SCALE",
-    "SEED", "TOPOLOGY", "TREES", "RATES", "CONFIG", "FORCE", "FORMAT", "BUDGET", "QUICK",
-    "DATAGRAMS",
+    "SEED", "TOPOLOGY", "TREES", "RATES", "CONFIG", "FORCE", "RUN", "FORMAT", "BUDGET", "QUICK",
+    "DATAGRAMS", "TIMES",
     "COLLECTIVE", "ALGORITHM", "MODEL", "CHUNKS", "ROOT", "RELEASE",
 )  # fmt: skip
 COMMON = {"PAYLOAD", "SCALE", "TOPOLOGY", "CONFIG"}
@@ -129,6 +129,18 @@ def test_0_is_no_flag(stub: Path, target: str, name: str) -> None:
 def test_fuzz_takes_how_many_and_the_seed(stub: Path) -> None:
     make(stub, "fuzz", "DATAGRAMS=7", "SEED=3", "BUDGET=1")
     assert noted(stub, "argv") == ["-m", "benchmarks.fuzz", "--datagrams", "7", "--seed", "3"]
+
+
+def test_reproduce_takes_a_run_and_the_latest_unless_told(stub: Path) -> None:
+    make(stub, "reproduce", "RUN=a b")
+    make(stub, "reproduce")
+    start = ["-m", "experiments.cli", "reproduce"]
+    assert noted(stub, "argv") == [*start, "a b", *start]
+
+
+def test_kills_takes_how_many_and_the_seed(stub: Path) -> None:
+    make(stub, "kills", "TIMES=3", "SEED=2", "DATAGRAMS=7")
+    assert noted(stub, "argv") == ["-m", "benchmarks.kills", "--times", "3", "--seed", "2"]
 
 
 def test_the_comparison_with_uftp_takes_nothing(stub: Path) -> None:
