@@ -182,7 +182,7 @@ class ExperimentConfig(BaseModel):
         (), description="a list of such links: link, direction, loss_percent, …"
     )
     events: Annotated[tuple[Fault, ...], entries(FAULTS, "event")] = Field(
-        (), description=f"a list of faults: at_ms, event ({', '.join(FAULTS)}), city, …"
+        (), description=f"a list of faults: at_ms, event ({', '.join(FAULTS)}), …"
     )
     jitter_us: Annotated[float, real(0, 10_000)] = Field(
         5.0, description="seeded jitter of each burst's send time"

@@ -20,13 +20,15 @@ from typing import Any
 from controller.plan import Plan, read_plan
 from experiments.agenda import Agenda
 from experiments.control import ControlServer
-from experiments.faultplay import not_reached, play
+from experiments.faultplay import Scene, not_reached, play
+from experiments.faults import changes_links
 from experiments.fleet import Fleet
 from experiments.impairments import resolve
 from experiments.incarnations import FAULTS_FILE
 from experiments.netfacts import network_facts
 from experiments.runtime import Runtime, read_runtime
 from testbed.errors import CliquenetError, MachineError
+from testbed.livelinks import LiveLinks
 from testbed.namespaces import isolate
 from testbed.network import Network, build_network
 from testbed.probe import measure_round_trips
@@ -85,15 +87,19 @@ def emulate(run_dir: Path) -> None:
         before = network.counters()
         run = Run(plan, runtime, run_dir, network, supervisor, control)
         impairments = resolve(runtime.impairments, plan.topology)
-        with network.impaired(impairments):
-            start_ns = run.rounds()
+        changing = changes_links(runtime.events)
+        with network.impaired(impairments, changing=changing) as links:
+            start_ns = run.rounds(links)
+            fault_drops = links.lost()
         control.send(command="stop")
         supervisor.expect_exit([controller])
         supervisor.wait_until(
             lambda: not supervisor.alive([controller]), DRAIN_LIMIT_S, "the controller's end"
         )
         network.check()
-        facts = network_facts(plan, network, control, trips, before, start_ns, impairments)
+        facts = network_facts(
+            plan, network, control, trips, before, start_ns, impairments, fault_drops
+        )
         _write_json(run_dir / "raw" / "network.json", facts)
         _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
     stage("done", "network down")
@@ -112,14 +118,21 @@ class Run:
         control: ControlServer,
     ) -> None:
         self._plan = plan
+        self._mtu_bytes = runtime.mtu_bytes
+        self._timeline: list[dict[str, Any]] = []
         self._faults = sorted(runtime.events, key=lambda fault: fault.at_ms)
         self._supervisor = supervisor
         self._control = control
         self._start_ns = (time.monotonic_ns() // NS_PER_S + LEAD_S) * NS_PER_S
         self._fleet = Fleet(plan, runtime, run_dir, network, supervisor, self._start_ns)
 
-    def rounds(self) -> int:
+    def rounds(self, links: LiveLinks) -> int:
         """Run all rounds; returns the start of round 0 on the monotonic clock, in ns.
+
+        Parameters
+        ----------
+        links
+            What faults of links happen to.
 
         Raises
         ------
@@ -132,9 +145,13 @@ class Run:
         agenda = Agenda(self._supervisor)
         for index in range(self._plan.rounds):
             agenda.at(start_ns + index * self._interval_ns, partial(self._begin_round, index))
+        plan = self._plan
+        scene = Scene(
+            plan.topology, plan.scale, self._mtu_bytes, fleet, links, agenda, self._timeline
+        )
         for fault in self._faults:
             at_ns = start_ns + round(fault.at_ms * NS_PER_MS)
-            agenda.at(at_ns, partial(play, fault, fleet, agenda))
+            agenda.at(at_ns, partial(play, fault, scene))
         end_ns = fleet.deadline_ns + round(END_SLACK_S * NS_PER_S)
         agenda.run(lambda: not fleet.islands_run, end_ns, "the islands' end")
         stage("drain", "draining the aggregators")
@@ -143,8 +160,8 @@ class Run:
 
     def timeline(self) -> list[dict[str, Any]]:
         """What the config's events did, for ``raw/faults.json``."""
-        played = self._fleet.timeline
-        return played + [not_reached(fault) for fault in self._faults[len(played) :]]
+        left = self._faults[len(self._timeline) :]
+        return self._timeline + [not_reached(fault) for fault in left]
 
     @property
     def _interval_ns(self) -> int:

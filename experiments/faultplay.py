@@ -1,44 +1,152 @@
 """Makes the faults of a config happen: one handler per kind of `experiments.faults`."""
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from experiments.agenda import Agenda
-from experiments.faults import Fault, Restart
+from experiments.faults import Fault, LinkChange, LinkCut, LossBurst, Restart
 from experiments.fleet import Fleet
+from testbed.impairment import Impairment, threshold
+from testbed.livelinks import LiveLinks
+from testbed.shaping import Shape, shape_for
+from testbed.topology import Topology
 
 NS_PER_MS = 1_000_000
 _POLL_NS = NS_PER_MS
 """How often a restart that is due looks whether the old process has ended."""
+_BITS_PER_GBPS = 1e9
+
+Record = dict[str, Any]
 
 
-def play(fault: Fault, fleet: Fleet, agenda: Agenda) -> None:
+@dataclass(frozen=True)
+class Scene:
+    """What faults happen to, and what has happened so far.
+
+    Attributes
+    ----------
+    topology, scale, mtu_bytes
+        Of the network.
+    fleet, links, agenda
+        The agents, the links, and what is to come.
+    timeline
+        Of each fault, what happened; see `experiments.incarnations.FaultRecord`.
+    """
+
+    topology: Topology
+    scale: float
+    mtu_bytes: int
+    fleet: Fleet
+    links: LiveLinks
+    agenda: Agenda
+    timeline: list[Record] = field(default_factory=list)
+
+    def after(self, delay_ms: float, action: "_Action") -> None:
+        """Do something after a while."""
+        self.agenda.at(time.monotonic_ns() + round(delay_ms * NS_PER_MS), action)
+
+    def now_ns(self) -> int:
+        """The time, since the start of round 0."""
+        return self.fleet.since_start_ns()
+
+
+class _Action(Protocol):
+    def __call__(self) -> None: ...
+
+
+class _Handler(Protocol):
+    def __call__(self, fault: Any, scene: Scene, record: Record) -> None: ...
+
+
+def play(fault: Fault, scene: Scene) -> None:
     """Begin a fault, which is due; the agenda gets what follows from it."""
-    restart(fault, fleet, agenda)
+    record = not_reached(fault)
+    scene.timeline.append(record)
+    _HANDLERS[type(fault)](fault, scene, record)
 
 
-def not_reached(fault: Fault) -> dict[str, Any]:
+def not_reached(fault: Fault) -> Record:
     """The record of a fault for which the run was over too early."""
-    return {"at_ns": round(fault.at_ms * NS_PER_MS), "event": fault.event, "city": fault.city}
+    return {
+        "at_ns": round(fault.at_ms * NS_PER_MS),
+        "event": fault.event,
+        "target": fault.target,
+        "role": fault.role if isinstance(fault, Restart) else "",
+    }
 
 
-def restart(fault: Restart, fleet: Fleet, agenda: Agenda) -> None:
+def _restart(fault: Restart, scene: Scene, record: Record) -> None:
     """End an agent and put its new start on the agenda."""
-    record = {**not_reached(fault), "role": fault.role, "signal": fault.signal}
-    fleet.timeline.append(record)
+    fleet = scene.fleet
+    record["signal"] = fault.signal
     if not fleet.runs(fault.role, fault.city):
         return
-    record["happened_ns"] = fleet.since_start_ns()
+    record["happened_ns"] = scene.now_ns()
     record["lives"] = fleet.end_one(fault.role, fault.city, fault.signal)
-    again_ns = time.monotonic_ns() + round(fault.down_ms * NS_PER_MS)
-    agenda.at(again_ns, partial(_start_again, fault, fleet, agenda, record))
+    scene.after(fault.down_ms, partial(_start_again, fault, scene, record))
 
 
-def _start_again(fault: Restart, fleet: Fleet, agenda: Agenda, record: dict[str, Any]) -> None:
-    if fleet.runs(fault.role, fault.city):
+def _start_again(fault: Restart, scene: Scene, record: Record) -> None:
+    if scene.fleet.runs(fault.role, fault.city):
         later_ns = time.monotonic_ns() + _POLL_NS
-        agenda.at(later_ns, partial(_start_again, fault, fleet, agenda, record))
+        scene.agenda.at(later_ns, partial(_start_again, fault, scene, record))
         return
-    fleet.start_one(fault.role, fault.city)
-    record["restarted_ns"] = fleet.since_start_ns()
+    scene.fleet.start_one(fault.role, fault.city)
+    record["ended_ns"] = scene.now_ns()
+
+
+def _cut(fault: LinkCut, scene: Scene, record: Record) -> None:
+    """Take a link down, or up, which ends what took it down."""
+    names = fault.directions(scene.topology)
+    record["happened_ns"] = scene.now_ns()
+    if fault.event == "link-down":
+        scene.links.cut(names)
+    else:
+        scene.links.join(names)
+    if fault.event == "link-up":
+        record["ended_ns"] = record["happened_ns"]
+        downs = (r for r in scene.timeline if r["event"] == "link-down" and "ended_ns" not in r)
+        for earlier in downs:
+            if set(earlier["directions"]) == set(names):
+                earlier["ended_ns"] = record["happened_ns"]
+    record["directions"] = list(names)
+
+
+def _change(fault: LinkChange, scene: Scene, record: Record) -> None:
+    """Give links another rate or delay."""
+    names = fault.directions(scene.topology)
+    record["happened_ns"] = scene.now_ns()
+    scene.links.reshape({name: _reshaped(fault, scene, name) for name in names})
+    record["directions"] = list(names)
+
+
+def _reshaped(fault: LinkChange, scene: Scene, name: str) -> Shape:
+    now = scene.links.shape(name)
+    rate_gbps = fault.rate_gbps
+    if rate_gbps is None:
+        rate_gbps = now.rate_bytes_per_s * 8 * scene.scale / _BITS_PER_GBPS
+    delay_ms = now.delay_ns / NS_PER_MS if fault.delay_ms is None else fault.delay_ms
+    return shape_for(delay_ms, rate_gbps, scene.scale, scene.mtu_bytes)
+
+
+def _lose(fault: LossBurst, scene: Scene, record: Record) -> None:
+    """Let links lose packets, and put the end of it on the agenda."""
+    names = fault.directions(scene.topology)
+    record["happened_ns"] = scene.now_ns()
+    scene.links.disturb(names, Impairment(loss=threshold(fault.loss_percent)))
+    record["directions"] = list(names)
+    scene.after(fault.for_ms, partial(_lose_no_more, names, scene, record))
+
+
+def _lose_no_more(names: tuple[str, ...], scene: Scene, record: Record) -> None:
+    record["ended_ns"] = scene.now_ns()
+    scene.links.disturb(names, None)
+
+
+_HANDLERS: Mapping[type, _Handler] = MappingProxyType(
+    {Restart: _restart, LinkCut: _cut, LinkChange: _change, LossBurst: _lose}
+)

@@ -4,28 +4,40 @@ A kind of fault is a class here, with its name in `FAULTS`, and a handler in
 `experiments.faultplay`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, model_validator
 
-from experiments.fields import choice, units
+from experiments.fields import choice, real, units
+from experiments.impairments import DIRECTIONS, directions
 from experiments.units import parse_time_ms
 from testbed.errors import InputError, suggestion
 from testbed.topology import Frozen, Topology
 
 Time = Annotated[float, units(parse_time_ms)]
 Role = Literal["island", "aggregator"]
+Direction = Annotated[Literal["both", "forth", "back", "down", "up"], choice(*DIRECTIONS)]
 
 
-class Restart(Frozen):
-    """An agent ends, and starts again after a while.
+class _Timed(Frozen):
+    """What all faults have.
 
     Attributes
     ----------
     at_ms
         After the start of round 0, emulated.
+    """
+
+    at_ms: Time
+
+
+class Restart(_Timed):
+    """An agent ends, and starts again after a while.
+
+    Attributes
+    ----------
     city
         Whose agent.
     down_ms
@@ -36,7 +48,6 @@ class Restart(Frozen):
         it counted.
     """
 
-    at_ms: Time
     event: Literal["aggregator-restart", "island-restart"]
     city: str
     down_ms: Time = 0.0
@@ -47,12 +58,117 @@ class Restart(Frozen):
         """Which of the city's agents."""
         return "aggregator" if self.event == "aggregator-restart" else "island"
 
+    @property
+    def target(self) -> str:
+        """What it happens to."""
+        return self.city
 
+
+class LinkCut(_Timed):
+    """A wide-area link goes down, both ways, until it comes up or the rounds are over.
+
+    Attributes
+    ----------
+    link
+        Such as ``nyc-chi``.
+    """
+
+    event: Literal["link-down", "link-up"]
+    link: str
+
+    @property
+    def target(self) -> str:
+        """What it happens to."""
+        return self.link
+
+    def directions(self, topology: Topology) -> tuple[str, ...]:
+        """Names of both directions."""
+        return tuple(directions(self.link, "both", topology))
+
+
+class _Directed(_Timed):
+    """What happens to some directions of links.
+
+    Attributes
+    ----------
+    link, direction
+        As in an impairment.
+    """
+
+    link: str
+    direction: Direction | None = None
+
+    @property
+    def target(self) -> str:
+        """What it happens to."""
+        return self.link
+
+    def directions(self, topology: Topology) -> tuple[str, ...]:
+        """Names of the directions."""
+        return tuple(directions(self.link, self.direction, topology))
+
+
+class LinkChange(_Directed):
+    """Links get another rate or delay, until they get another one or the rounds are over.
+
+    Attributes
+    ----------
+    rate_gbps, delay_ms
+        From then on; what is left out stays.
+    """
+
+    event: Literal["link-change"]
+    rate_gbps: Annotated[float, real(1e-6, 1e6)] | None = None
+    delay_ms: Time | None = None
+
+    @model_validator(mode="after")
+    def _changes(self) -> "LinkChange":
+        if self.rate_gbps is None and self.delay_ms is None:
+            raise ValueError("nothing changes: write rate_gbps, delay_ms or both")
+        return self
+
+
+class LossBurst(_Directed):
+    """Links lose packets for a while.
+
+    Attributes
+    ----------
+    loss_percent
+        Of packets, each by itself.
+    for_ms
+        How long.
+    """
+
+    event: Literal["loss-burst"]
+    loss_percent: Annotated[float, real(0, 100)]
+    for_ms: Time
+
+
+Fault: TypeAlias = Annotated[
+    Restart | LinkCut | LinkChange | LossBurst, Field(discriminator="event")
+]
 FAULTS: Mapping[str, type[BaseModel]] = MappingProxyType(
-    {"aggregator-restart": Restart, "island-restart": Restart}
+    {
+        "aggregator-restart": Restart,
+        "island-restart": Restart,
+        "link-down": LinkCut,
+        "link-up": LinkCut,
+        "link-change": LinkChange,
+        "loss-burst": LossBurst,
+    }
 )
 """Every kind of fault, by the word under ``event``."""
-Fault: TypeAlias = Restart
+
+
+def changes_links(faults: Iterable[Fault]) -> bool:
+    """Whether any of the faults happens to links."""
+    return any(isinstance(fault, LinkCut | LinkChange | LossBurst) for fault in faults)
+
+
+def disturbed(faults: Iterable[Fault], topology: Topology) -> tuple[str, ...]:
+    """Directions that are to lose packets for a while."""
+    bursts = (fault for fault in faults if isinstance(fault, LossBurst))
+    return tuple(name for burst in bursts for name in burst.directions(topology))
 
 
 def check_faults(faults: Iterable[Fault], topology: Topology, *, aggregation: bool) -> None:
@@ -61,11 +177,47 @@ def check_faults(faults: Iterable[Fault], topology: Topology, *, aggregation: bo
     Raises
     ------
     InputError
-        A city that is not in the topology, an aggregator where there is none.
+        A city or a link that is not in the topology, an aggregator where there is none,
+        a link that goes down twice or up without having been down, or two bursts of
+        losses at once.
     """
-    for fault in faults:
-        if fault.city not in topology.codes:
-            hint = suggestion(fault.city, topology.codes)
-            raise InputError(f'{fault.event}: no city "{fault.city}" in the topology: {hint}')
-        if fault.role == "aggregator" and not aggregation:
-            raise InputError(f"{fault.event}: there is no aggregator with aggregation off")
+    in_order = sorted(faults, key=lambda fault: fault.at_ms)
+    for fault in in_order:
+        try:
+            _check(fault, topology, aggregation=aggregation)
+        except InputError as error:
+            raise InputError(f"{fault.event}: {error}") from error
+    _check_cuts([f for f in in_order if isinstance(f, LinkCut)], topology)
+    _check_bursts([f for f in in_order if isinstance(f, LossBurst)], topology)
+
+
+def _check(fault: Fault, topology: Topology, *, aggregation: bool) -> None:
+    if isinstance(fault, LinkCut | LinkChange | LossBurst):
+        names = fault.directions(topology)
+        if isinstance(fault, LinkCut) and (len(names) != 2 or any("island" in n for n in names)):
+            raise InputError(f'"{fault.link}" is not one link between two cities')
+        return
+    if fault.city not in topology.codes:
+        hint = suggestion(fault.city, topology.codes)
+        raise InputError(f'no city "{fault.city}" in the topology: {hint}')
+    if fault.role == "aggregator" and not aggregation:
+        raise InputError("there is no aggregator with aggregation off")
+
+
+def _check_cuts(cuts: Sequence[LinkCut], topology: Topology) -> None:
+    down: set[str] = set()
+    for cut in cuts:
+        names = set(cut.directions(topology))
+        if (cut.event == "link-down") == bool(names & down):
+            state = "down" if names & down else "up"
+            raise InputError(f"{cut.event}: {cut.link} is {state} already at {cut.at_ms:g} ms")
+        down ^= names
+
+
+def _check_bursts(bursts: Sequence[LossBurst], topology: Topology) -> None:
+    until_ms: dict[str, float] = {}
+    for burst in bursts:
+        for name in burst.directions(topology):
+            if burst.at_ms < until_ms.get(name, 0.0):
+                raise InputError(f"{burst.event}: {name} has two at {burst.at_ms:g} ms")
+            until_ms[name] = burst.at_ms + burst.for_ms

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from agents.aggregator.daemon import run_aggregator
 from agents.collective import run_collective
@@ -25,13 +24,7 @@ _SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
 
 
 class Fleet:
-    """Every agent of a run, by role and city.
-
-    Attributes
-    ----------
-    timeline
-        What happened to them by intent; see `experiments.incarnations.FaultRecord`.
-    """
+    """Every agent of a run, by role and city."""
 
     def __init__(
         self,
@@ -53,7 +46,6 @@ class Fleet:
         self._children: dict[tuple[str, str], Child] = {}
         self._lives: dict[tuple[str, str], int] = {}
         self._down: set[tuple[str, str]] = set()
-        self.timeline: list[dict[str, Any]] = []
 
     def start(self) -> None:
         """Start all agents."""

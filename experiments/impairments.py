@@ -92,7 +92,7 @@ def resolve(entries: Iterable[LinkImpairment], topology: Topology) -> dict[str, 
     """
     found: dict[str, Impairment] = {}
     for entry in entries:
-        for name in _directions(entry, topology):
+        for name in directions(entry.link, entry.direction, topology):
             if name in found:
                 raise InputError(f'link "{entry.link}": {name} is impaired twice')
             found[name] = entry.thresholds()
@@ -104,13 +104,18 @@ def uplinks(names: Iterable[str]) -> bool:
     return any(name.startswith("island→") for name in names)
 
 
-def _directions(entry: LinkImpairment, topology: Topology) -> Iterator[str]:
-    """Names of the directions that an entry is about."""
-    codes, links = _members(entry.link, topology)
-    way = entry.direction
+def directions(link: str, way: str | None, topology: Topology) -> Iterator[str]:
+    """Names of the directions that a link's name and one of `DIRECTIONS` stand for.
+
+    Raises
+    ------
+    InputError
+        A link that the topology does not have, a direction that a link does not have.
+    """
+    codes, links = _members(link, topology)
     if (way in ("down", "up") and links) or (way in ("forth", "back") and codes):
         valid = "down, up, both" if not links else "forth, back, both" if not codes else "both"
-        raise InputError(f'link "{entry.link}" has no direction "{way}"; valid: {valid}')
+        raise InputError(f'link "{link}" has no direction "{way}"; valid: {valid}')
     for a, b in links:
         if way != "back":
             yield f"{a}→{b}"

@@ -34,12 +34,17 @@ class FaultRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     event: str
-    city: str
+    target: str
+    """City or link."""
     role: str = ""
+    """Of the agent that ended."""
     at_ns: int
     happened_ns: int | None = None
     """``None``: the run was over by then."""
-    restarted_ns: int | None = None
+    ended_ns: int | None = None
+    """When it was over: the agent started again, the link came up; ``None``: not in the rounds."""
+    directions: tuple[str, ...] = ()
+    """Of links, such as ``nyc→chi``."""
     lives: int = 0
     """How many times the agent had been started before it ended."""
     signal: str = ""
@@ -81,9 +86,9 @@ def read_faults(raw_dir: Path) -> tuple[FaultRecord, ...]:
 
 def incarnations(role: str, city: str, faults: tuple[FaultRecord, ...]) -> list[Incarnation]:
     """All lives of one agent, in order."""
-    mine = [f for f in faults if (f.role, f.city) == (role, city) and f.happened_ns is not None]
+    mine = [f for f in faults if (f.role, f.target) == (role, city) and f.happened_ns is not None]
     killed = {f.lives - 1: f.signal == "kill" for f in mine}
-    restarted = sum(f.restarted_ns is not None for f in mine)
+    restarted = sum(f.ended_ns is not None for f in mine)
     return [Incarnation(role, city, n, killed.get(n, False)) for n in range(restarted + 1)]
 
 

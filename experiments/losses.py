@@ -100,7 +100,7 @@ def deviates(count: int, tries: int, share: float, mean_run: float = 1.0) -> boo
 
 
 def _improbable(queue: QdiscRecord) -> list[str]:
-    asked, lost = queue.asked, queue.drops - queue.drops_before
+    asked, lost = queue.asked, queue.drops - queue.drops_before - queue.fault_drops
     offered = _through(queue) + lost
     if asked is None or not deviates(lost, offered, asked.loss_share, asked.mean_burst):
         return []

@@ -63,11 +63,17 @@ def lossy_part(run: RunData, drops: Mapping[str, int], legs: Legs) -> LossyPart:
     counted = run.plan.aggregation and not run.runtime.repair
     losses = link_losses(network, counted=counted)
     asked = {f"shaper {q.interface}" for q in network.qdiscs if q.asked is not None}
-    elsewhere = {place: count for place, count in drops.items() if place not in asked}
+    faulty = {f"shaper {q.interface}": q.fault_drops for q in network.qdiscs if q.fault_drops}
+    elsewhere = {
+        place: count - faulty.get(place, 0)
+        for place, count in drops.items()
+        if place not in asked and count > faulty.get(place, 0)
+    }
     recovery = measure_recovery(run.trace, run.counters.get("aggregator", {}), run.plan.scale)
     faults = loss_faults(network, counted=counted) + _unexplained(run, losses, legs)
     return LossyPart(
         lost=total_lost(losses)
+        + sum(count for place, count in faulty.items() if place not in asked)
         + sum(n for place, n in elsewhere.items() if place.rpartition(": ")[2] not in MENDED),
         findings=check_faults(elsewhere, faults, run.faults, run.unrecorded),
         entries={
@@ -100,7 +106,8 @@ def _timed(fault: FaultRecord) -> dict[str, Any]:
     times_ns = {
         "at": fault.at_ns,
         "happened": fault.happened_ns,
-        "restarted": fault.restarted_ns,
+        "ended": fault.ended_ns,
     }
     times = {f"{name}_ms": None if t is None else t / NS_PER_MS for name, t in times_ns.items()}
-    return {"event": fault.event, "city": fault.city, "signal": fault.signal, **times}
+    what = {"event": fault.event, "target": fault.target, "signal": fault.signal}
+    return {**what, "directions": list(fault.directions), **times}

@@ -27,6 +27,7 @@ def network_facts(
     before: dict[str, Any],
     start_ns: int,
     impairments: Mapping[str, Impairment],
+    fault_drops: Mapping[str, int],
 ) -> dict[str, Any]:
     """Collect shapers, drops, round-trip times and rule times of a finished run.
 
@@ -43,6 +44,8 @@ def network_facts(
         Start of round 0 on the monotonic clock; the times in the result are relative to it.
     impairments
         Of the directions that were impaired during the rounds.
+    fault_drops
+        Datagrams that directions dropped during faults that were asked for.
 
     Returns
     -------
@@ -58,6 +61,7 @@ def network_facts(
                 **_qdisc(plan, network.name_prefix, row),
                 **_before(queues_before[row["interface"]]),
                 "asked": _asked(impairments.get(row["link"])),
+                "fault_drops": fault_drops.get(row["link"], 0),
             }
             for row in counters["queues"]
         ],

@@ -52,6 +52,8 @@ class QdiscRecord(_Record):
     sent_packets_before: int = 0
     drops: int
     drops_before: int = 0
+    fault_drops: int = 0
+    """Of these, while the link was down, or lost packets for a while, as was asked for."""
     asked: AskedRecord | None = None
     backlog: int
     """Bytes still queued when it was read."""

@@ -7,9 +7,11 @@ from controller.plan import Plan
 from controller.planner import make_plan
 from controller.schedule import load_schedule
 from experiments.config import COLLECTIVES, ExperimentConfig
+from experiments.faults import LinkChange
 from experiments.hostplanning import plan_collective
 from experiments.units import format_bytes
 from testbed.errors import InputError
+from testbed.shaping import shape_for
 from testbed.topology import City, Topology, load_topology
 
 _BYTES_PER_GBPS_MS = 1e6 / 8
@@ -89,9 +91,11 @@ def _check_events(config: ExperimentConfig, plan: Plan) -> None:
     for fault in config.events:
         if fault.at_ms >= end_ms:
             raise InputError(
-                f"EVENTS: {fault.event} {fault.city} at {fault.at_ms:g} ms: "
+                f"EVENTS: {fault.event} {fault.target} at {fault.at_ms:g} ms: "
                 f"{plan.rounds} rounds are over after {end_ms:.0f} ms at the latest"
             )
+        if isinstance(fault, LinkChange) and fault.rate_gbps is not None:
+            shape_for(0.0, fault.rate_gbps, plan.scale, config.mtu_bytes)
 
 
 def _kept_bytes(config: ExperimentConfig, city: City) -> float:

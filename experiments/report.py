@@ -242,12 +242,12 @@ def _recovery_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 def _fault_line(fault: dict[str, Any]) -> str:
     """One fault of the timeline."""
-    what = f"{fault['event']} {fault['city']}"
+    what = f"{fault['event']} {fault['target']}".rstrip()
     if fault["happened_ms"] is None:
         return f"fault    {what}: not within the run"
-    back = fault["restarted_ms"]
-    again = "not started again" if back is None else f"back at {back:.3f} ms"
-    return f"fault    {what} at {fault['happened_ms']:.3f} ms, {again}"
+    end = fault["ended_ms"]
+    over = "" if end in (None, fault["happened_ms"]) else f", over at {end:.3f} ms"
+    return f"fault    {what} at {fault['happened_ms']:.3f} ms{over}"
 
 
 def _lifetime(summary: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from agents.native.build import ensure_kernel_library
 from controller.plan import Plan
 from experiments.config import ExperimentConfig
+from experiments.faults import disturbed
 from experiments.impairments import resolve, uplinks
 from experiments.planning import plan_experiment
 from experiments.results import create_run, own, read_json, set_state, write_json, write_manifest
@@ -132,7 +133,12 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
     timeout_ms = config.timeout_ms
     # Bursts meet the shaper of an uplink whole: it would lose all of one or none.
     # And every switch takes a burst in whole before it sends it on, which adds up over steps.
-    lossy_uplink = uplinks(resolve(config.lossy_links, plan.topology))
+    lossy_uplink = uplinks(
+        (
+            *resolve(config.lossy_links, plan.topology),
+            *disturbed(config.events, plan.topology),
+        )
+    )
     return Runtime(
         clock="real" if config.clock == "real" else "virtual",
         seed=config.seed,

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from experiments.config import CONFIGS_DIR, ExperimentConfig
-from experiments.faults import check_faults
+from experiments.faults import FAULTS, check_faults
 from experiments.impairments import resolve
 from testbed.errors import InputError, suggestion
 from testbed.topology import load_topology
@@ -119,7 +119,9 @@ def _validate(settings: Mapping[str, Setting]) -> ExperimentConfig:
         cause = str(first.get("ctx", {}).get("error", first["msg"]))
         if first["type"] == "missing":
             cause = "is missing"
-        raise _refusal(settings, first["loc"], cause) from error
+        # A fault's place has its kind in it, which the file has not.
+        where = tuple(part for part in first["loc"] if part not in FAULTS)
+        raise _refusal(settings, where, cause) from error
     if config.ordered and "memory_model" in settings and config.memory_model == "accumulate":
         cause = "accumulate cannot be with ORDERED=on, which holds every stream; leave it out"
         raise _refusal(settings, ("memory_model",), cause)

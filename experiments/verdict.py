@@ -189,7 +189,7 @@ def check_faults(
         level: Level = "DEGRADED" if faults else "FAIL"
         findings.append(Finding(level, f"datagrams were dropped that were not asked for: {text}"))
     for fault in (f for f in faults if f.happened_ns is None):
-        text = f"{fault.event} {fault.city} at {fault.at_ns / 1e6:g} ms: the run was over by then"
+        text = f"{fault.event} {fault.target} at {fault.at_ns / 1e6:g} ms: the run was over by then"
         findings.append(Finding("DEGRADED", text))
     if unrecorded:
         names = ", ".join(unrecorded)

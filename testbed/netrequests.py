@@ -34,7 +34,8 @@ TCMSG = struct.Struct("=BxxxiIII")
 TCA_KIND, TCA_OPTIONS, TCA_STATS2 = 1, 2, 7
 
 _IFINFOMSG = struct.Struct("=BxHiII")
-_IFLA_IFNAME, _IFLA_MTU, _IFLA_STATS64, _IFLA_GSO_MAX_SEGS = 3, 4, 23, 40
+_IFLA_IFNAME, _IFLA_MTU, _IFLA_OPERSTATE, _IFLA_STATS64, _IFLA_GSO_MAX_SEGS = 3, 4, 16, 23, 40
+_OPER_DORMANT, _OPER_UP = 5, 6
 _IFF_UP = 1
 _NUD_PERMANENT = 0x80
 _MAIN_TABLE, _PROTOCOL_STATIC, _SCOPE_LINK, _UNICAST = 254, 4, 253, 1
@@ -87,6 +88,13 @@ def set_up(name: str, index: int) -> Request:
     message = ifinfmsg()
     message.setvalue({"index": index, "flags": _IFF_UP, "change": _IFF_UP})
     return Request(f"bring {name} up", RTM_NEWLINK, 0, message)
+
+
+def set_operational(name: str, index: int, *, up: bool) -> Request:
+    """Say whether packets pass an interface (RFC 2863, ifOperStatus); its qdisc goes on."""
+    message = _IFINFOMSG.pack(socket.AF_UNSPEC, 0, index, 0, 0)
+    message += attribute(_IFLA_OPERSTATE, bytes([_OPER_UP if up else _OPER_DORMANT]))
+    return Request(f"set {name} {'up' if up else 'down'}", RTM_NEWLINK, 0, message)
 
 
 def limit_segments(name: str, index: int, count: int) -> Request:

@@ -4,13 +4,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from testbed.addressing import ISLAND_PORT
 from testbed.errors import CliquenetError
 from testbed.impairment import Impairment
+from testbed.livelinks import LiveLinks
 from testbed.namespaces import Namespace, fork_in_namespace
 from testbed.netlink import RouteSocket
 from testbed.netrequests import link_counters, list_links
@@ -87,33 +88,37 @@ class Network:
         check(self.shaped)
 
     @contextmanager
-    def impaired(self, impairments: Mapping[str, Impairment]) -> Iterator[None]:
+    def impaired(
+        self, impairments: Mapping[str, Impairment], *, changing: bool = False
+    ) -> Iterator[LiveLinks]:
         """Impair directions, by their names, for the length of a block; then mend them.
 
         Meanwhile hosts hand packets on one by one: of several in one, a shaper would
         lose all or none. Only at the sending end of ``island→…`` do bursts still meet
         the shaper whole; who impairs that direction must send single packets.
 
+        Parameters
+        ----------
+        impairments
+            From the beginning on.
+        changing
+            Links will be changed within the block, by what it is given.
+
         Raises
         ------
         CliquenetError
             A direction that is not there, or a shaper that is not as asked.
         """
-        if not impairments:
-            yield
+        links = LiveLinks(self.shaped)
+        if not (impairments or changing):
+            yield links
             return
-        sound = [member for member in self.shaped if member.link in impairments]
-        missing = set(impairments) - {member.link for member in sound}
-        if missing:
-            raise CliquenetError(f"no link {min(missing)} in the network")
         limit_hosts(self.net.hosts, 1)
         try:
-            install(
-                replace(m, shape=replace(m.shape, impairment=impairments[m.link])) for m in sound
-            )
-            yield
+            links.impair(impairments)
+            yield links
         finally:
-            install(sound)
+            links.mend()
             limit_hosts(self.net.hosts, ANY_SEGMENTS)
 
     def counters(self) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.faults import Restart, check_faults
+from experiments.faults import LinkChange, LinkCut, LossBurst, Restart, check_faults
+from experiments.planning import plan_experiment
 from experiments.sources import load_config
 from testbed.errors import InputError
 from testbed.topology import load_topology
@@ -63,6 +64,90 @@ def test_there_is_no_aggregator_to_restart_without_aggregation() -> None:
     check_faults([fault], NINE, aggregation=True)
     with pytest.raises(InputError, match="no aggregator with aggregation off"):
         check_faults([fault], NINE, aggregation=False)
+
+
+def test_faults_of_links_are_told_apart_by_their_event(tmp_path: Path) -> None:
+    down, change, burst = config(
+        tmp_path,
+        "events:\n"
+        "  - {at_ms: 1, event: link-down, link: chi-nyc}\n"
+        "  - {at_ms: 2, event: link-change, link: nyc-lon, delay_ms: 40ms}\n"
+        "  - {at_ms: 3, event: loss-burst, link: 'access:tyo', loss_percent: 5, for_ms: 2}\n",
+    ).events
+    assert down == LinkCut(at_ms=1, event="link-down", link="chi-nyc")
+    assert set(down.directions(NINE)) == {"nyc→chi", "chi→nyc"}
+    assert (change.delay_ms, change.rate_gbps) == (40.0, None)
+    assert burst.directions(NINE) == ("tyo→island",)
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        (
+            "{at_ms: 1, event: link-down, link: nyc-tko}",
+            'link-down: no link "nyc-tko" in the topology',
+        ),
+        ("{at_ms: 1, event: link-down, link: wan}", '"wan" is not one link between two cities'),
+        ("{at_ms: 1, event: link-down, link: 'access:nyc'}", "is not one link between two cities"),
+        ("{at_ms: 1, event: link-up, link: nyc-chi}", "nyc-chi is up already at 1 ms"),
+        (
+            "{at_ms: 1, event: link-down, link: nyc-chi}, "
+            "{at_ms: 2, event: link-down, link: chi-nyc}",
+            "chi-nyc is down already at 2 ms",
+        ),
+        ("{at_ms: 1, event: link-change, link: wan}", "entry 1: nothing changes"),
+        ("{at_ms: 1, event: link-change, link: wan, rate_gbps: -1}", "entry 1: rate_gbps:"),
+        (
+            "{at_ms: 1, event: loss-burst, link: wan, loss_percent: 1, for_ms: 5}, "
+            "{at_ms: 4, event: loss-burst, link: nyc-chi, loss_percent: 1, for_ms: 5}",
+            "nyc→chi has two at 4 ms",
+        ),
+    ],
+)
+def test_faults_of_links_that_make_no_sense_are_refused(events: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_config(None, {"events": f"[{events}]"})
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("EVENTS")
+
+
+CUTS = st.builds(
+    LinkCut,
+    at_ms=st.integers(0, 9),
+    event=st.sampled_from(["link-down", "link-up"]),
+    link=st.sampled_from(["nyc-chi", "chi-nyc", "nyc-lon"]),
+)
+
+
+@given(st.lists(CUTS, max_size=5))
+def test_links_go_down_and_up_in_turns(cuts: list[LinkCut]) -> None:
+    down: set[frozenset[str]] = set()
+    sound = True
+    for cut in sorted(cuts, key=lambda cut: cut.at_ms):
+        link = frozenset(cut.link.split("-"))
+        sound &= (link in down) == (cut.event == "link-up")
+        down ^= {link}
+    try:
+        check_faults(cuts, NINE, aggregation=True)
+    except InputError:
+        assert not sound
+    else:
+        assert sound
+
+
+def test_two_bursts_of_losses_may_follow_each_other() -> None:
+    bursts = [
+        LossBurst(at_ms=at, event="loss-burst", link="nyc-chi", loss_percent=3, for_ms=5)
+        for at in (5, 0)
+    ]
+    check_faults(bursts, NINE, aggregation=True)
+
+
+def test_a_rate_that_leaves_nothing_at_this_scale_is_refused() -> None:
+    change = LinkChange(at_ms=1, event="link-change", link="nyc-chi", rate_gbps=1e-4)
+    config = load_config(None, {"events": [change], "trees": "shortest-path"})
+    with pytest.raises(InputError, match="choose a smaller scale"):
+        plan_experiment(config)
 
 
 @given(

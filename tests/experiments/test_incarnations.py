@@ -19,11 +19,11 @@ from testbed.errors import InputError
 def fault(lives: int, *, signal: str = "kill", happened=1, restarted=2, city="nyc") -> FaultRecord:
     return FaultRecord(
         event="aggregator-restart",
-        city=city,
+        target=city,
         role="aggregator",
         at_ns=1,
         happened_ns=happened,
-        restarted_ns=restarted,
+        ended_ns=restarted,
         lives=lives,
         signal=signal,
     )
@@ -56,7 +56,7 @@ def test_a_fault_that_did_not_happen_counts_for_nothing() -> None:
 def test_the_file_is_read_and_its_absence_means_none(tmp_path: Path) -> None:
     assert read_faults(tmp_path) == ()
     text = json.dumps(
-        [json.loads(fault(1).model_dump_json()), {"event": "x", "city": "chi", "at_ns": 5}]
+        [json.loads(fault(1).model_dump_json()), {"event": "x", "target": "chi", "at_ns": 5}]
     )
     (tmp_path / FAULTS_FILE).write_text(text)
     assert [f.happened_ns for f in read_faults(tmp_path)] == [1, None]

@@ -106,15 +106,15 @@ def restarted(tmp_path: Path) -> Path:
     timeline = [
         {
             "event": "aggregator-restart",
-            "city": "aaa",
+            "target": "aaa",
             "role": "aggregator",
             "at_ns": 10_000_000,
             "happened_ns": 10_000_003,
-            "restarted_ns": 15_000_000,
+            "ended_ns": 15_000_000,
             "lives": 1,
             "signal": "kill",
         },
-        {"event": "island-restart", "city": "bbb", "at_ns": 900_000_000},
+        {"event": "island-restart", "target": "bbb", "at_ns": 900_000_000},
     ]
     (raw / "faults.json").write_text(json.dumps(timeline))
     return run_dir
@@ -137,7 +137,7 @@ def test_the_report_has_the_timeline(restarted: Path) -> None:
     console = Console(record=True, width=120)
     print_summary(restarted, summary, console)
     text = console.export_text()
-    assert "fault    aggregator-restart aaa at 10.000 ms, back at 15.000 ms" in text
+    assert "fault    aggregator-restart aaa at 10.000 ms, over at 15.000 ms" in text
     assert "fault    island-restart bbb: not within the run" in text
 
 

@@ -98,7 +98,7 @@ def test_an_aggregator_is_killed_and_comes_back_at_the_given_times(tmp_path: Pat
     summary = run(tmp_path, RESTART)
     (fault,) = summary["faults"]
     assert fault["happened_ms"] == pytest.approx(100, abs=0.001)
-    assert fault["restarted_ms"] == pytest.approx(105, abs=0.2)
+    assert fault["ended_ms"] == pytest.approx(105, abs=0.2)
     assert summary["unrecorded"] == []
     assert list(summary["counted_until_ms"]) == ["aggregator-nyc"]
     assert summary["verdict"] in ("PASS", "DEGRADED"), summary["reasons"]
