@@ -57,6 +57,7 @@ class Host:
         self._orders = Orders(ctx.orders) if ctx.orders is not None else None
         self._ordered_end = self._orders is None
         self._told_done = False
+        self._zero_ns = ctx.start_ns
         self._next: TakeOver | None = None
         # Transfers of which what still comes is to be thrown away.
         self._abandoned: set[int] = set()
@@ -158,7 +159,7 @@ class Host:
         """Tell the run once that all steps are done."""
         if self._orders is not None and self._steps.done and not self._told_done:
             self._told_done = True
-            self._orders.send(reply="done")
+            self._orders.send(reply="done", zero_ns=self._zero_ns)
 
     def _next_ns(self, now_ns: int) -> int:
         """When the next schedule takes over, if that is still to come."""
@@ -192,7 +193,7 @@ class Host:
             )
         self._abandoned |= old.arrives_here() - applied - coming
         self._channel.take_over(new.paths, new.zero_ns)
-        self._paths = new.paths
+        self._paths, self._zero_ns, self._told_done = new.paths, new.zero_ns, False
         self._operands.begin_again(new.origins, coming)
         for transfer in sorted(coming & applied):
             self._steps.arrived(transfer)  # it took effect under the old schedule

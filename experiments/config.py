@@ -43,7 +43,7 @@ time moves about a tenth of what virtual time takes its leisure for."""
 _WITHOUT_EFFECT = ("force", "guest_memory_mb", "wall_limit_s", "clock", "schedule", "topology")
 """Keys that cannot change a result, and those that `identity` spells out itself."""
 
-_OF_COLLECTIVES = ("chunks", "model", "release")
+_OF_COLLECTIVES = ("chunks", "model", "release", "replan_ms")
 """Keys that change nothing where streams are sent."""
 
 
@@ -126,6 +126,9 @@ class ExperimentConfig(BaseModel):
     )
     release: Annotated[Literal["planned", "data"], choice("planned", "data")] = Field(
         "planned", description="of its sends: planned, data: not before their time, or at once"
+    )
+    replan_ms: Annotated[float, units(parse_time_ms)] = Field(
+        100.0, description="of it when links fail: time that planning anew is given"
     )
     mtu_bytes: Annotated[int, whole(576, 9216)] = Field(9000, description="of every link")
     burst_datagrams: Annotated[int, whole(1, 7)] = Field(4, description="sent per system call")

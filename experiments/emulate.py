@@ -13,9 +13,10 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controller.plan import Plan, read_plan
 from experiments.agenda import Agenda
@@ -27,12 +28,17 @@ from experiments.impairments import resolve
 from experiments.incarnations import FAULTS_FILE
 from experiments.netfacts import network_facts
 from experiments.runtime import Runtime, read_runtime
+from experiments.takeovers import TAKEOVERS_FILE
 from testbed.errors import CliquenetError, MachineError
 from testbed.livelinks import LiveLinks
 from testbed.namespaces import isolate
 from testbed.network import Network, build_network
 from testbed.probe import measure_round_trips
 from testbed.processes import Child, Supervisor, spawn
+
+if TYPE_CHECKING:
+    from experiments.replanner import Replanner
+    from experiments.replanning import Replanning
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
@@ -102,6 +108,8 @@ def emulate(run_dir: Path) -> None:
         )
         _write_json(run_dir / "raw" / "network.json", facts)
         _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
+        if (takeovers := run.takeovers()) is not None:
+            _write_json(run_dir / "raw" / TAKEOVERS_FILE, takeovers)
     stage("done", "network down")
 
 
@@ -119,12 +127,18 @@ class Run:
     ) -> None:
         self._plan = plan
         self._mtu_bytes = runtime.mtu_bytes
+        self._replanner = _replanner(plan, runtime)
+        self._replanning: Replanning | None = None
+        self._replan_ms = runtime.replan_ms
         self._timeline: list[dict[str, Any]] = []
         self._faults = sorted(runtime.events, key=lambda fault: fault.at_ms)
         self._supervisor = supervisor
         self._control = control
         self._start_ns = (time.monotonic_ns() // NS_PER_S + LEAD_S) * NS_PER_S
-        self._fleet = Fleet(plan, runtime, run_dir, network, supervisor, self._start_ns)
+        self._fleet = Fleet(
+            *(plan, runtime, run_dir, network, supervisor, self._start_ns),
+            ordered=self._replanner is not None,
+        )
 
     def rounds(self, links: LiveLinks) -> int:
         """Run all rounds; returns the start of round 0 on the monotonic clock, in ns.
@@ -149,6 +163,18 @@ class Run:
         scene = Scene(
             plan.topology, plan.scale, self._mtu_bytes, fleet, links, agenda, self._timeline
         )
+        if self._replanner is not None:
+            from experiments.replanning import Replanning
+
+            self._replanning = Replanning(
+                *(plan, self._replanner, self._replan_ms),
+                fleet=fleet,
+                supervisor=self._supervisor,
+                control=self._control,
+                agenda=agenda,
+                links=links,
+            )
+            scene = replace(scene, reshaped=self._replanning.edges_changed)
         for fault in self._faults:
             at_ns = start_ns + round(fault.at_ms * NS_PER_MS)
             agenda.at(at_ns, partial(play, fault, scene))
@@ -163,6 +189,10 @@ class Run:
         left = self._faults[len(self._timeline) :]
         return self._timeline + [not_reached(fault) for fault in left]
 
+    def takeovers(self) -> list[dict[str, Any]] | None:
+        """What new schedules took over; ``None`` where no event could make it necessary."""
+        return None if self._replanning is None else self._replanning.records
+
     @property
     def _interval_ns(self) -> int:
         return round(self._plan.round_interval_ms * NS_PER_MS)
@@ -173,6 +203,18 @@ class Run:
         if index not in self._control.confirmed_ns:
             raise CliquenetError(f"the rules of round {index} were not confirmed when it started")
         stage("round", f"round {index + 1} of {self._plan.rounds}")
+
+
+def _replanner(plan: Plan, runtime: Runtime) -> "Replanner | None":
+    """What plans anew when links change; before the start, for compilation takes its time."""
+    if plan.collective is None or not runtime.events:
+        return None
+    # Takes scipy and numba to import: only who needs it waits for them.
+    from experiments.replanner import Replanner
+
+    replanner = Replanner(plan, runtime.mtu_bytes, runtime.seed, runtime.replan_ms)
+    replanner.warm_up()
+    return replanner
 
 
 def _start_controller(

@@ -14,9 +14,12 @@ from agents.operands import chunk_layout
 from agents.records import Kind, read_events
 from controller.hostplan import HostPlan
 from controller.plan import Plan, read_plan
+from experiments.hostresumption import check_takeovers, known_before, resumptions
+from experiments.incarnations import FaultRecord, read_faults
 from experiments.network_record import NetworkRecord, measured_loads, read_network
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.runtime import Runtime, read_runtime
+from experiments.takeovers import TakeoverRecord, read_takeovers
 from experiments.verdict import (
     Finding,
     Promise,
@@ -47,6 +50,23 @@ class HostRun:
     """By city index."""
     counters: tuple[dict[str, Any], ...]
     """By city index."""
+    faults: tuple[FaultRecord, ...] = ()
+    takeovers: tuple[TakeoverRecord, ...] = ()
+
+    @property
+    def lost_as_asked(self) -> int:
+        """Datagrams that links which were down dropped, or hosts after their schedule was over."""
+        abandoned = sum(counted["drops"].get("abandoned", 0) for counted in self.counters)
+        return abandoned + sum(qdisc.fault_drops for qdisc in self.network.qdiscs)
+
+    @property
+    def plans(self) -> list[tuple[float, HostPlan]]:
+        """What hosts ran, one after the other, and from when on in ms."""
+        later = [(t.zero_ns or 0, t.taken) for t in self.takeovers]
+        return [
+            (0.0, self.hosts),
+            *((zero_ns / NS_PER_MS, plan) for zero_ns, plan in later if plan is not None),
+        ]
 
 
 def load_host_run(run_dir: Path) -> HostRun:
@@ -73,6 +93,8 @@ def load_host_run(run_dir: Path) -> HostRun:
         read_network(raw / "network.json"),
         events,
         tuple(read_json(raw / f"{ROLE}-{code}.json") for code in plan.topology.codes),
+        read_faults(raw),
+        read_takeovers(raw),
     )
 
 
@@ -103,23 +125,33 @@ def analyse_host_run(run_dir: Path) -> dict[str, Any]:
 def transfer_table(run: HostRun) -> pd.DataFrame:
     """One row per transfer: planned and measured begin and end, in ms.
 
-    The measured end is that of its last datagram's arrival; missing if nothing came.
+    The measured end is that of its last datagram's arrival; missing if nothing came. Of those
+    that were given up for another schedule only what had begun is there.
     """
     codes = run.plan.topology.codes
+    given_up = {number for t in run.takeovers if t.taken for number in t.dropped}
     rows = [
         {
             "transfer": step.transfer,
             "sender": codes[city],
-            "receiver": codes[run.hosts.paths[step.path].dst],
+            "receiver": codes[plan.paths[step.path].dst],
             "chunk": step.chunk,
-            "planned_start_ms": step.start_ms,
-            "planned_end_ms": step.end_ms,
+            "path": step.path,
+            "planned_start_ms": zero_ms + step.start_ms,
+            "planned_end_ms": zero_ms + step.end_ms,
         }
-        for city, steps in enumerate(run.hosts.steps)
+        for zero_ms, plan in run.plans
+        for city, steps in enumerate(plan.steps)
         for step in steps
         if step.kind == "send"
     ]
-    adds = {s.transfer for steps in run.hosts.steps for s in steps if s.kind == "reduce"}
+    adds = {
+        s.transfer
+        for _, plan in run.plans
+        for steps in plan.steps
+        for s in steps
+        if s.kind == "reduce"
+    }
     table = pd.DataFrame(rows).set_index("transfer").sort_index()
     table["adds"] = table.index.isin(adds)
     all_events = np.concatenate(run.events)
@@ -127,7 +159,8 @@ def transfer_table(run: HostRun) -> pd.DataFrame:
         found = all_events[all_events["kind"] == kind]
         at_ms = pd.Series(found["t_ns"] / NS_PER_MS)
         table[name] = at_ms.groupby(found["round"].astype(np.int64)).agg(pick)
-    return table.reset_index()
+    table["given_up"] = table.index.isin(given_up)
+    return table[~table["given_up"] | table["start_ms"].notna()].reset_index()
 
 
 def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
@@ -136,19 +169,21 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     done_ns = [counted["done_ns"] for counted in run.counters]
     complete = all(counted["complete"] for counted in run.counters)
     measured_ms = max(done_ns) / NS_PER_MS if complete else None
-    time = RoundTime(0, hosts.time_ms, measured_ms)
+    zero_ms, last = run.plans[-1]
+    time = RoundTime(0, zero_ms + last.time_ms, measured_ms)
     exact = sum(counted["chunks_exact"] for counted in run.counters)
     expected = hosts.chunks * len(codes)
     sent = sum(counted["datagrams_out"] for counted in run.counters)
     came = sum(int(e["count"][e["kind"] == Kind.DATA_IN].sum()) for e in run.events)
     drops = _drops(run)
-    links = link_loads(run)
+    links = link_loads(run, transfers)
     # Without the schedule's times links are shared, and the schedule promises nothing.
-    promise = Promise(feasible=hosts.release == "planned")
+    promise = Promise(feasible=hosts.release == "planned", wan=bool(run.faults))
     findings = [
         *_check_hosts(run, exact, expected),
         *(check_times([time], promise, TOLERANCE_PERCENT) if complete else ()),
-        *_check_losses(sent - came, drops),
+        *_check_losses(sent - came - run.lost_as_asked, drops),
+        *check_takeovers(run.takeovers, run.faults),
         *check_network(run.network, plan, run.runtime.clock),
         *check_links(links, plan, promise),
     ]
@@ -165,7 +200,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "payload_bytes": hosts.payload_bytes,
         "chunks": hosts.chunks,
         "transfers": len(transfers),
-        "t_planned_ms": hosts.time_ms,
+        "t_planned_ms": time.planned_ms,
         "t_measured_ms": measured_ms,
         "t_error_percent": time.error_percent,
         "bound_ms": hosts.bound_ms,
@@ -184,6 +219,10 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "chunks_exact": exact,
         "packets_sent": sent,
         "packets_lost": sent - came,
+        "packets_lost_as_asked": run.lost_as_asked,
+        "undisturbed_ms": hosts.time_ms,
+        "takeovers": resumptions(run.takeovers, run.faults, transfers),
+        "known_before_ms": known_before(plan, hosts, run.runtime, run.faults),
         "drops": drops,
         "links": links,
         "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
@@ -196,15 +235,17 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def link_loads(run: HostRun) -> list[dict[str, Any]]:
+def link_loads(run: HostRun, transfers: pd.DataFrame) -> list[dict[str, Any]]:
     """Planned and measured bytes of every directed link, and its use in the planned time."""
     plan, hosts = run.plan, run.hosts
     planned = np.zeros(len(plan.topology.edges))
     # A chunk is cut to whole elements, which shows where chunks are small.
     layout = chunk_layout(hosts.chunk_bytes / plan.scale, run.runtime.mtu_bytes)
-    for step in (step for steps in hosts.steps for step in steps if step.kind == "send"):
-        planned[list(hosts.paths[step.path].edges)] += layout.wire_bytes * plan.scale
-    return measured_loads(run.network, plan, planned, hosts.time_ms)
+    paths = run.plans[-1][1].paths
+    for transfer in transfers[~transfers["given_up"]].itertuples():
+        planned[list(paths[transfer.path].edges)] += layout.wire_bytes * plan.scale
+    zero_ms, last = run.plans[-1]
+    return measured_loads(run.network, plan, planned, zero_ms + last.time_ms)
 
 
 def _check_hosts(run: HostRun, exact: int, expected: int) -> list[Finding]:
@@ -227,13 +268,20 @@ def _check_losses(lost: int, drops: dict[str, int]) -> list[Finding]:
 
 def _drops(run: HostRun) -> dict[str, int]:
     """Datagrams that were dropped, by place and reason."""
-    places = {f"shaper {qdisc.interface}": qdisc.drops for qdisc in run.network.qdiscs}
+    places = {
+        f"shaper {qdisc.interface}": qdisc.drops - qdisc.fault_drops for qdisc in run.network.qdiscs
+    }
     places |= {f"switch {name}": count for name, count in run.network.switch_drops.items()}
     for code, counted in zip(run.plan.topology.codes, run.counters, strict=True):
         full = max(counted["socket_overflow"], counted["udp"].get("RcvbufErrors", 0))
         places[f"host {code}: socket full"] = full
         places[f"host {code}: no such port"] = counted["udp"].get("NoPorts", 0)
-        places |= {f"host {code}: {why}": count for why, count in counted["drops"].items()}
+        asked = {"abandoned"}  # came for a schedule that another one has taken over from
+        places |= {
+            f"host {code}: {why}": count
+            for why, count in counted["drops"].items()
+            if why not in asked
+        }
     return {place: count for place, count in sorted(places.items()) if count}
 
 

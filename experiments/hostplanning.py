@@ -1,20 +1,16 @@
 """Plans an all-reduce between the islands' hosts: the schedule, and what each host does in it."""
 
-from dataclasses import replace
-
-import numpy as np
-
 from agents.operands import chunk_layout
-from agents.wire import check_sources, elements_per_datagram, wire_bytes
+from agents.wire import check_sources
 from controller.collectives.choose import choose
-from controller.collectives.generators import cities
 from controller.collectives.hosts import ALL_REDUCE, host_plan
-from controller.collectives.network import Network
 from controller.collectives.synthesis import Effort
 from controller.collectives.task import make_task
 from controller.hostplan import HostPlan
 from controller.plan import Plan, Prediction, RoundPlan
 from experiments.config import COLLECTIVES, ExperimentConfig
+from experiments.faults import LinkChange, LinkCut
+from experiments.hostnetwork import datagram_network
 from testbed.errors import InputError, UntrustedRunError
 from testbed.routing import route
 from testbed.topology import Topology
@@ -27,7 +23,7 @@ _MEANINGLESS = (
     *("resend_ms", "repair", "fifo_datagrams", "burst_datagrams", "jitter_us"),
     "tolerance_percent",
     *("loss_percent", "loss_burst", "duplicate_percent", "reorder_percent", "link_jitter_us"),
-    *("impairments", "events"),
+    "impairments",
 )
 
 
@@ -47,6 +43,7 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
         The checker found a fault in the schedule.
     """
     _check_keys(config)
+    _check_events(config)
     check_sources(len(topology.codes))
     hosts = _plan_hosts(config, topology)
     chunk_layout(hosts.chunk_bytes / config.scale, config.mtu_bytes)
@@ -88,7 +85,7 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
 
 
 def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
-    network = _with_datagrams(cities(topology), config)
+    network = datagram_network(topology, config.mtu_bytes, config.scale)
     task = make_task(network, ALL_REDUCE, config.payload_bytes, chunks=config.chunks)
     choice = choose(
         network,
@@ -107,18 +104,6 @@ def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
     )
 
 
-def _with_datagrams(network: Network, config: ExperimentConfig) -> Network:
-    """The network as datagrams see it: a switch takes each in whole before it sends it on.
-
-    A schedule that leaves this out is late by so much at every hop, and a chunk that comes late
-    loses its turn on a shared link.
-    """
-    datagram_bytes = wire_bytes(elements_per_datagram(config.mtu_bytes)) * config.scale
-    from_switch = ~np.isin(network.src, network.workers)
-    taken_ps = np.rint(from_switch * network.byte_ps * datagram_bytes).astype(np.int64)
-    return replace(network, latency_ps=network.latency_ps + taken_ps)
-
-
 def _check_keys(config: ExperimentConfig) -> None:
     """Refuse keys that decide about streams in the network: hosts alone act here."""
     for name in _MEANINGLESS:
@@ -128,3 +113,18 @@ def _check_keys(config: ExperimentConfig) -> None:
                 f"{(field.alias or name).upper()} means nothing with SCHEDULE={config.schedule}: "
                 "hosts send, receive and add, on links without loss; leave it out"
             )
+
+
+def _check_events(config: ExperimentConfig) -> None:
+    """Refuse faults that hosts have no answer to: they begin anew only when links change."""
+    for fault in config.events:
+        if not isinstance(fault, LinkCut | LinkChange):
+            raise InputError(
+                f"EVENTS: {fault.event} means nothing with SCHEDULE={config.schedule}: hosts take "
+                "links that fail, return or change; use link-down, link-up or link-change"
+            )
+    if config.events and config.release != "planned":
+        raise InputError(
+            "EVENTS need RELEASE=planned between hosts: a new schedule is made for the state that "
+            "the old one will have reached"
+        )

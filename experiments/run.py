@@ -20,7 +20,7 @@ from experiments.results import create_run, own, read_json, set_state, write_jso
 from experiments.runtime import Runtime
 from experiments.stages import StageFollower
 from testbed.errors import CliquenetError, InfeasibleError, InputError
-from testbed.paths import give_to_caller
+from testbed.paths import cache_dir, give_to_caller
 from testbed.preflight import choose_clock, require_root
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import run_in_virtual_time
@@ -157,6 +157,7 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         engine=config.engine,
         resend_ms=config.resend_ms if config.aggregation else 0.0,
         repair=config.repair,
+        replan_ms=config.replan_ms,
         impairments=config.lossy_links,
         events=config.events,
     )
@@ -181,6 +182,8 @@ def _emulate(config: ExperimentConfig, run_dir: Path, kernel: Path | None, step:
                 cwd=ROOT,
                 wall_limit_s=config.wall_limit_s,
                 on_boot=partial(own, run_dir),
+                # What is compiled for planning is found there.
+                env={"CLIQUENET_CACHE": str(cache_dir())},
             ).status
         else:
             status = follower.run(command, cwd=ROOT, wall_limit_s=config.wall_limit_s)

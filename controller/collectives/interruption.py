@@ -16,23 +16,39 @@ before it breaks counts as lost, and what arrives less before the take-over as s
 
 
 @dataclass(frozen=True)
-class Interruption:
-    """Links that break or change in the middle of a schedule.
+class Break:
+    """Links that break or change at one moment.
 
     Attributes
     ----------
     links
-        Whose traffic at that moment is lost, or is given up.
+        What has not entered them yet is lost, or given up.
     at_ps
-        When they do, from the start of the schedule.
-    resume_ps
-        When the new schedule takes over.
-    landed
-        Transfers that are known to have arrived although they may have been cut off.
+        When, from the start of the schedule that is interrupted; before it, if negative.
     """
 
     links: frozenset[int]
     at_ps: int
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """Why and when a schedule is taken over from.
+
+    Attributes
+    ----------
+    breaks
+        What has happened; none if links only got better.
+    until_ps
+        Sends of the old schedule begin before this only.
+    resume_ps
+        When the new schedule takes over, not before that.
+    landed
+        Transfers that are known to have arrived, whatever was cut.
+    """
+
+    breaks: tuple[Break, ...]
+    until_ps: int
     resume_ps: int
     landed: frozenset[int] = frozenset()
 
@@ -48,7 +64,7 @@ class State:
     flights
         What is still to arrive; times count from the new schedule's start.
     arrived
-        Numbers of the transfers that have taken effect since the start of the schedule.
+        Transfers that have taken effect since the start of the schedule, and where.
     dropped
         Numbers of those that are lost or must not begin, because of what broke.
     left
@@ -60,10 +76,14 @@ class State:
 
     held: tuple[tuple[int, ...], ...]
     flights: tuple[Flight, ...]
-    arrived: frozenset[int]
+    arrived: tuple[tuple[int, int], ...]
     dropped: frozenset[int]
     left: tuple[int, ...]
     next_transfer: int
+
+    def arrived_at(self, node: int) -> list[int]:
+        """Those of `arrived` that went to a node."""
+        return [transfer for transfer, target in self.arrived if target == node]
 
     @property
     def final(self) -> int:
@@ -95,7 +115,7 @@ def interrupted(schedule: Schedule, event: Interruption) -> State:
     for when, leaves, i in schedule.moments:
         flight = flights[i]
         if leaves:
-            if when >= event.resume_ps:
+            if when >= event.until_ps:
                 continue
             begun.add(i)
             flights[i] = replace(flight, content=value[flight.source][flight.chunk])
@@ -121,7 +141,7 @@ def interrupted(schedule: Schedule, event: Interruption) -> State:
     return State(
         held=tuple(map(tuple, held)),
         flights=tuple(_shifted(flight, event.resume_ps) for flight in late),
-        arrived=frozenset(flights[i].transfer for i in came),
+        arrived=tuple((flights[i].transfer, flights[i].target) for i in sorted(came)),
         dropped=frozenset(flights[i].transfer for i in [*lost, *left]),
         left=tuple(i - flown for i in left),
         next_transfer=first + schedule.sends,
@@ -145,7 +165,9 @@ def _begins(schedule: Schedule) -> list[list[int]]:
 def _cut(flight: Flight, event: Interruption) -> bool:
     """Whether some of a transfer has yet to enter a link that breaks."""
     return flight.transfer not in event.landed and any(
-        link in event.links and end > event.at_ps - GUARD_PS for link, _, end in flight.hops
+        link in broken.links and end > broken.at_ps - GUARD_PS
+        for broken in event.breaks
+        for link, _, end in flight.hops
     )
 
 

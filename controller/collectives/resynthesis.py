@@ -1,6 +1,7 @@
 """A new schedule from the state that an interrupted one has reached."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,10 +44,19 @@ class Resynthesis:
     cpu_s: float
 
 
-def changed(network: Network, rates: dict[int, float]) -> Network:
-    """The network with other rates of some links, in bytes per µs; 0 for one that is down.
+def changed(
+    network: Network, rates: Mapping[int, float], latencies_ps: Mapping[int, int] | None = None
+) -> Network:
+    """The network with other rates and latencies of some links, which keep their numbers.
 
-    Links keep their numbers.
+    Parameters
+    ----------
+    network
+        As it was.
+    rates
+        In bytes per µs, by link; 0 for one that is down.
+    latencies_ps
+        By link.
 
     Raises
     ------
@@ -64,7 +74,10 @@ def changed(network: Network, rates: dict[int, float]) -> Network:
     if cut:
         one, two = network.nodes[network.workers[0]].name, network.nodes[cut[0]].name
         raise InputError(f"{network.name}: with the links that are left {one} and {two} are apart")
-    return replace(network, byte_ps=byte_ps)
+    latency_ps = network.latency_ps.copy()
+    for link, latency in (latencies_ps or {}).items():
+        latency_ps[link] = latency
+    return replace(network, byte_ps=byte_ps, latency_ps=latency_ps)
 
 
 def resynthesise(
