@@ -210,11 +210,9 @@ def _replanner(plan: Plan, runtime: Runtime) -> "Replanner | None":
     if plan.collective is None or not runtime.events:
         return None
     # Takes scipy and numba to import: only who needs it waits for them.
-    from experiments.replanner import Replanner
+    from experiments.replanner import make_replanner
 
-    replanner = Replanner(plan, runtime.mtu_bytes, runtime.seed, runtime.replan_ms)
-    replanner.warm_up()
-    return replanner
+    return make_replanner(plan, runtime)
 
 
 def _start_controller(

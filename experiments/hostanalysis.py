@@ -17,6 +17,7 @@ from controller.plan import Plan, read_plan
 from experiments.hostresumption import check_takeovers, known_before, resumptions
 from experiments.incarnations import FaultRecord, read_faults
 from experiments.network_record import NetworkRecord, measured_loads, read_network
+from experiments.replanner import replan_again
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.runtime import Runtime, read_runtime
 from experiments.takeovers import TakeoverRecord, read_takeovers
@@ -56,7 +57,7 @@ class HostRun:
     @property
     def lost_as_asked(self) -> int:
         """Datagrams that links which were down dropped, or hosts after their schedule was over."""
-        abandoned = sum(counted["drops"].get("abandoned", 0) for counted in self.counters)
+        abandoned: int = sum(counted["drops"].get("abandoned", 0) for counted in self.counters)
         return abandoned + sum(qdisc.fault_drops for qdisc in self.network.qdiscs)
 
     @property
@@ -169,6 +170,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     done_ns = [counted["done_ns"] for counted in run.counters]
     complete = all(counted["complete"] for counted in run.counters)
     measured_ms = max(done_ns) / NS_PER_MS if complete else None
+    again = replan_again(plan, run.runtime, run.takeovers) if run.takeovers else []
     zero_ms, last = run.plans[-1]
     time = RoundTime(0, zero_ms + last.time_ms, measured_ms)
     exact = sum(counted["chunks_exact"] for counted in run.counters)
@@ -183,7 +185,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         *_check_hosts(run, exact, expected),
         *(check_times([time], promise, TOLERANCE_PERCENT) if complete else ()),
         *_check_losses(sent - came - run.lost_as_asked, drops),
-        *check_takeovers(run.takeovers, run.faults),
+        *check_takeovers(run.takeovers, run.faults, again),
         *check_network(run.network, plan, run.runtime.clock),
         *check_links(links, plan, promise),
     ]
@@ -221,7 +223,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "packets_lost": sent - came,
         "packets_lost_as_asked": run.lost_as_asked,
         "undisturbed_ms": hosts.time_ms,
-        "takeovers": resumptions(run.takeovers, run.faults, transfers),
+        "takeovers": resumptions(run.takeovers, run.faults, transfers, again),
         "known_before_ms": known_before(plan, hosts, run.runtime, run.faults),
         "drops": drops,
         "links": links,
@@ -242,8 +244,8 @@ def link_loads(run: HostRun, transfers: pd.DataFrame) -> list[dict[str, Any]]:
     # A chunk is cut to whole elements, which shows where chunks are small.
     layout = chunk_layout(hosts.chunk_bytes / plan.scale, run.runtime.mtu_bytes)
     paths = run.plans[-1][1].paths
-    for transfer in transfers[~transfers["given_up"]].itertuples():
-        planned[list(paths[transfer.path].edges)] += layout.wire_bytes * plan.scale
+    for path in transfers["path"][~transfers["given_up"]].tolist():
+        planned[list(paths[path].edges)] += layout.wire_bytes * plan.scale
     zero_ms, last = run.plans[-1]
     return measured_loads(run.network, plan, planned, zero_ms + last.time_ms)
 

@@ -24,7 +24,10 @@ PS_PER_NS = 1000
 
 
 def resumptions(
-    takeovers: Sequence[TakeoverRecord], faults: Sequence[FaultRecord], transfers: pd.DataFrame
+    takeovers: Sequence[TakeoverRecord],
+    faults: Sequence[FaultRecord],
+    transfers: pd.DataFrame,
+    again: Sequence[tuple[float, bool] | None],
 ) -> list[dict[str, Any]]:
     """One entry for each event that was answered, all times in ms since the start.
 
@@ -34,12 +37,20 @@ def resumptions(
         What the run wrote down.
     transfers
         See `experiments.hostanalysis.transfer_table`.
+    again
+        See `experiments.replanner.replan_again`.
     """
-    return [_resumption(takeover, faults, transfers) for takeover in takeovers]
+    return [
+        _resumption(takeover, faults, transfers, repeated)
+        for takeover, repeated in zip(takeovers, again, strict=True)
+    ]
 
 
 def _resumption(
-    takeover: TakeoverRecord, faults: Sequence[FaultRecord], transfers: pd.DataFrame
+    takeover: TakeoverRecord,
+    faults: Sequence[FaultRecord],
+    transfers: pd.DataFrame,
+    again: tuple[float, bool] | None,
 ) -> dict[str, Any]:
     noticed_ms = takeover.noticed_ns / NS_PER_MS
     before = [f for f in faults if f.happened_ns is not None and f.directions]
@@ -54,7 +65,7 @@ def _resumption(
         "outcome": takeover.outcome,
         "last_chunk_before_ms": None if ended.empty else float(ended.max()),
         "planning_charged_ms": takeover.charged_ms,
-        "planning_cpu_ms": takeover.cpu_ms,
+        "planning_cpu_ms": None if again is None else again[0],
         "schedules_tried": takeover.attempts,
     }
     plan = takeover.taken
@@ -79,24 +90,30 @@ def _resumption(
 
 
 def check_takeovers(
-    takeovers: Sequence[TakeoverRecord], faults: Sequence[FaultRecord]
+    takeovers: Sequence[TakeoverRecord],
+    faults: Sequence[FaultRecord],
+    again: Sequence[tuple[float, bool] | None],
 ) -> list[Finding]:
     """Whether planning took no longer than it was given, and every event came in time."""
-    findings = [
-        Finding(
-            "DEGRADED",
-            f"planning anew took {t.cpu_ms:.0f} ms of a processor, and was given "
-            f"{t.charged_ms:g} ms: raise REPLAN_MS",
-        )
-        for t in takeovers
-        if t.cpu_ms is not None and t.cpu_ms > t.charged_ms
-    ]
-    findings += [
+    findings = []
+    for takeover, repeated in zip(takeovers, again, strict=True):
+        if repeated is None:
+            continue
+        cpu_ms, same = repeated
+        if cpu_ms > takeover.charged_ms:
+            text = (
+                f"planning anew took {cpu_ms:.0f} ms of a processor, and was given "
+                f"{takeover.charged_ms:g} ms: raise REPLAN_MS"
+            )
+            findings.append(Finding("DEGRADED", text))
+        if not same:
+            text = "planned once more, the schedule that took over came out differently"
+            findings.append(Finding("DEGRADED", text))
+    late = (f for f in faults if f.happened_ns is None)
+    return findings + [
         Finding("DEGRADED", f"{f.event} {f.target} at {f.at_ns / 1e6:g} ms: the run was over")
-        for f in faults
-        if f.happened_ns is None
+        for f in late
     ]
-    return findings
 
 
 def known_before(

@@ -1,15 +1,19 @@
 """Schedules of a run of a collective between hosts: the present one, and what takes over."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from controller.collectives.hosts import host_plan, schedule_of
 from controller.collectives.interruption import Break, Interruption, State, interrupted
+from controller.collectives.network import Network
 from controller.collectives.resynthesis import Resynthesis, changed, resynthesise
 from controller.collectives.synthesis import Effort
 from controller.hostplan import HostPlan
 from controller.plan import Plan
 from experiments.hostnetwork import datagram_network
+from experiments.runtime import Runtime
+from experiments.takeovers import Question, TakeoverRecord
 from testbed.errors import InputError, UntrustedRunError
 
 ATTEMPTS = 8
@@ -59,8 +63,6 @@ class Replanner:
         self._base = datagram_network(plan.topology, mtu_bytes, plan.scale)
         self._effort = Effort(seed, ATTEMPTS, replan_ms / 2e3)
         self._access = 2 * len(plan.topology.cities)
-        self._rates: dict[int, float] = {}
-        self._latencies_ps: dict[int, int] = {}
         self.hosts: HostPlan = plan.collective
         self._schedule = schedule_of(self.hosts, plan.topology, self._base)
 
@@ -70,27 +72,11 @@ class Replanner:
         event = Interruption((Break(frozenset(), half_ps),), half_ps, half_ps)
         resynthesise(self._schedule, self._base, event, replace(self._effort, budget_s=60.0))
 
-    def break_at(self, edges: frozenset[int], at_ns: int) -> Break:
-        """Edges of the topology that break, at a time from the present schedule's start."""
-        return Break(frozenset(self._access + edge for edge in edges), at_ns * PS_PER_NS)
-
-    def set_edge(self, edge: int, rate_gbps: float | None, delay_ms: float | None) -> None:
-        """Note what an edge is like now; ``None`` is what it was built as, a rate of 0: down."""
-        link = self._access + edge
-        self._rates.pop(link, None)
-        self._latencies_ps.pop(link, None)
-        if rate_gbps is not None:
-            self._rates[link] = rate_gbps * 125.0
-        if delay_ms is not None:
-            built_ms = self._topology.edges[edge].delay_ms
-            more_ps = round((delay_ms - built_ms) * 1e9)
-            self._latencies_ps[link] = int(self._base.latency_ps[link]) + more_ps
-
-    def state(self, event: Interruption) -> State:
+    def state(self, question: Question) -> State:
         """Where hosts will be at the take-over."""
-        return interrupted(self._schedule, event)
+        return interrupted(self._schedule, self._interruption(question))
 
-    def plan(self, event: Interruption) -> Candidate:
+    def plan(self, question: Question) -> Candidate:
         """Plan what takes over.
 
         Raises
@@ -101,7 +87,8 @@ class Replanner:
             The checker found a fault.
         """
         began = time.process_time()
-        network = changed(self._base, self._rates, self._latencies_ps)
+        network = self._network(question)
+        event = self._interruption(question)
         found = resynthesise(self._schedule, network, event, self._effort)
         if found.faults:
             raise UntrustedRunError(f"the schedule that takes over: {found.faults[0]}")
@@ -119,3 +106,56 @@ class Replanner:
         """Make a candidate the present schedule."""
         self.hosts = candidate.hosts
         self._schedule = candidate.found.schedule
+
+    def _network(self, question: Question) -> Network:
+        """The network as it is now."""
+        rates = {self._access + edge: gbps * 125.0 for edge, gbps, _ in question.shapes}
+        rates |= {self._access + edge: 0.0 for edge in question.down}
+        latencies_ps = {}
+        for edge, _, delay_ms in question.shapes:
+            link = self._access + edge
+            more_ps = round((delay_ms - self._topology.edges[edge].delay_ms) * 1e9)
+            latencies_ps[link] = int(self._base.latency_ps[link]) + more_ps
+        return changed(self._base, rates, latencies_ps)
+
+    def _interruption(self, question: Question) -> Interruption:
+        return Interruption(
+            breaks=tuple(
+                Break(frozenset(self._access + edge for edge in edges), at_ns * PS_PER_NS)
+                for edges, at_ns in question.breaks
+            ),
+            until_ps=question.until_ns * PS_PER_NS,
+            resume_ps=question.resume_ns * PS_PER_NS,
+            landed=frozenset(question.landed),
+        )
+
+
+def replan_again(
+    plan: Plan, runtime: Runtime, takeovers: Sequence[TakeoverRecord]
+) -> list[tuple[float, bool] | None]:
+    """Plan once more what a run has planned, to measure it by a clock that counts computing.
+
+    Returns
+    -------
+    list
+        For each take-over the processor time in ms, and whether the result is the run's;
+        ``None`` where nothing was planned.
+    """
+    replanner = make_replanner(plan, runtime)
+    found: list[tuple[float, bool] | None] = []
+    for takeover in takeovers:
+        if takeover.question is None:
+            found.append(None)
+            continue
+        candidate = replanner.plan(takeover.question)
+        found.append((candidate.cpu_ms, candidate.hosts == takeover.plan))
+        if takeover.taken:
+            replanner.accept(candidate)
+    return found
+
+
+def make_replanner(plan: Plan, runtime: Runtime) -> Replanner:
+    """What plans anew in a run, ready to be measured."""
+    replanner = Replanner(plan, runtime.mtu_bytes, runtime.seed, runtime.replan_ms)
+    replanner.warm_up()
+    return replanner

@@ -13,13 +13,14 @@ from typing import Any
 
 from agents.orders import Message
 from agents.takeover import TakeOver
-from controller.collectives.interruption import Interruption, State
+from controller.collectives.interruption import State
 from controller.plan import Plan
 from experiments.agenda import Agenda
 from experiments.control import ControlServer
 from experiments.fleet import Fleet
 from experiments.hostorders import HostOrders
-from experiments.replanner import PS_PER_NS, Candidate, Replanner
+from experiments.replanner import Candidate, Replanner
+from experiments.takeovers import Question
 from testbed.addressing import dpid
 from testbed.errors import CliquenetError
 from testbed.livelinks import LiveLinks
@@ -71,6 +72,8 @@ class Replanning:
             for edge in plan.topology.edges
         }
         self._zero_ns = fleet.start_ns
+        self._down: frozenset[int] = frozenset()
+        self._shapes: dict[int, tuple[float, float]] = {}
         self._begin_waits = False
         self._attempt = 0
         # What has happened since the present schedule began: edges and monotonic time of each.
@@ -88,7 +91,7 @@ class Replanning:
         for edge in edges:
             shape = self._links.shape(f"{edge.src}→{edge.dst}")
             rate_gbps = shape.rate_bytes_per_s * self._scale / 125e6
-            self._replanner.set_edge(edge.index, rate_gbps, shape.delay_ns / NS_PER_MS)
+            self._shapes[edge.index] = rate_gbps, shape.delay_ns / NS_PER_MS
         self._notice(frozenset(edge.index for edge in edges))
 
     def _port_changed(self, switch: int, port: int, up: bool) -> None:
@@ -96,9 +99,9 @@ class Replanning:
         edge = self._edges.get((switch, port))
         if edge is None:
             return
-        for one in (edge, edge ^ 1):
-            self._replanner.set_edge(one, None if up else 0.0, None)
-        self._notice(frozenset() if up else frozenset((edge, edge ^ 1)))
+        both = {edge, edge ^ 1}
+        self._down = self._down - both if up else self._down | both
+        self._notice(frozenset() if up else frozenset(both))
 
     def _notice(self, edges: frozenset[int]) -> None:
         now_ns = time.monotonic_ns()
@@ -113,31 +116,36 @@ class Replanning:
         self._begin_waits = False
         self._attempt += 1
         if self._finished:
-            self._note(noticed_ns, outcome="all hosts were done")
+            self._note(noticed_ns, "all hosts were done")
             return
         resume_ns = max(noticed_ns, self._zero_ns) + self._charged_ns + INSTALL_NS
         self._until_ns = min(self._until_ns or resume_ns, resume_ns)
         reports = self._orders.ask("report")
-        event = Interruption(
-            breaks=tuple(self._replanner.break_at(e, t - self._zero_ns) for e, t in self._broken),
-            until_ps=(self._until_ns - self._zero_ns) * PS_PER_NS,
-            resume_ps=(resume_ns - self._zero_ns) * PS_PER_NS,
-            landed=frozenset().union(*reports.values()),
+        question = Question(
+            down=tuple(sorted(self._down)),
+            shapes=tuple((edge, *shape) for edge, shape in sorted(self._shapes.items())),
+            breaks=tuple((tuple(sorted(e)), t - self._zero_ns) for e, t in self._broken),
+            until_ns=self._until_ns - self._zero_ns,
+            resume_ns=resume_ns - self._zero_ns,
+            landed=tuple(sorted(frozenset().union(*reports.values()))),
         )
-        state = self._replanner.state(event)
+        state = self._replanner.state(question)
         applied = self._orders.ask("narrow", dropped=sorted(state.dropped))
         for code, transfers in applied.items():
             if transfers:
                 number = min(transfers)
                 raise CliquenetError(f"{code} has taken in transfer {number}, which was given up")
-        candidate = self._replanner.plan(event)
+        candidate = self._replanner.plan(question)
         ready_ns = resume_ns - INSTALL_NS
         self._agenda.at(
-            ready_ns, partial(self._install, self._attempt, candidate, noticed_ns, resume_ns)
+            ready_ns, partial(self._install, self._attempt, candidate, question, noticed_ns)
         )
 
-    def _install(self, attempt: int, candidate: Candidate, noticed_ns: int, resume_ns: int) -> None:
+    def _install(
+        self, attempt: int, candidate: Candidate, question: Question, noticed_ns: int
+    ) -> None:
         """Add the paths of a schedule, and when they are confirmed tell hosts to take it over."""
+        resume_ns = self._zero_ns + question.resume_ns
         number = len(self.records)
         known = len(self._replanner.hosts.paths)
         paths = [path.model_dump(mode="json") for path in candidate.hosts.paths[known:]]
@@ -148,15 +156,16 @@ class Replanning:
                 lambda: number in self._control.paths_ns, _PATHS_LIMIT_S, "new paths"
             )
         if attempt != self._attempt or self._begin_waits:
-            self._note(noticed_ns, outcome="overtaken by another event", candidate=candidate)
+            self._note(noticed_ns, "overtaken by another event", candidate, question=question)
             return
         if time.monotonic_ns() > resume_ns - _TELL_NS:
             raise CliquenetError("the paths of the new schedule were confirmed too late")
         self._tell(candidate, resume_ns)
         self._note(
             noticed_ns,
-            outcome="taken over",
-            candidate=candidate,
+            "taken over",
+            candidate,
+            question=question,
             paths_added=len(paths),
             confirmed_ns=self._control.paths_ns[number] - self._fleet.start_ns,
             zero_ns=resume_ns - self._fleet.start_ns,
@@ -182,9 +191,9 @@ class Replanning:
     def _note(
         self,
         noticed_ns: int,
-        *,
         outcome: str,
         candidate: Candidate | None = None,
+        question: Question | None = None,
         **details: Any,
     ) -> None:
         """Write down what came of an event; see `experiments.takeovers`."""
@@ -192,10 +201,7 @@ class Replanning:
         record = {
             "outcome": outcome,
             "noticed_ns": noticed_ns - start_ns,
-            "broken": [
-                [sorted(self._name(edge) for edge in edges), when - start_ns]
-                for edges, when in self._broken
-            ],
+            "question": None if question is None else question.model_dump(mode="json"),
             "charged_ms": self._charged_ns / NS_PER_MS,
             **details,
         }
@@ -211,9 +217,6 @@ class Replanning:
                 "plan": candidate.hosts.model_dump(mode="json"),
             }
         self.records.append(record)
-
-    def _name(self, edge: int) -> str:
-        return f"{self._topology.edges[edge].src}→{self._topology.edges[edge].dst}"
 
     def _host_done(self, code: str, message: Message) -> None:
         """A host has done all its steps; when all have, none of them is needed any more."""

@@ -6,8 +6,26 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from controller.hostplan import HostPlan
 from testbed.errors import InputError
+from testbed.topology import Frozen
 
 TAKEOVERS_FILE = "takeovers.json"
+
+
+class Question(Frozen):
+    """What planning anew is asked; times since the start of the schedule that is at work, in ns."""
+
+    down: tuple[int, ...] = ()
+    """Edges of the topology."""
+    shapes: tuple[tuple[int, float, float], ...] = ()
+    """Edge, rate in Gbit/s and delay in ms of those that are not as they were built."""
+    breaks: tuple[tuple[tuple[int, ...], int], ...]
+    """Edges that broke or changed at some moment; none if they came up."""
+    until_ns: int
+    """Transfers begin by the old schedule before this."""
+    resume_ns: int
+    """When the new one takes over."""
+    landed: tuple[int, ...]
+    """Transfers that had arrived."""
 
 
 class TakeoverRecord(BaseModel):
@@ -18,12 +36,11 @@ class TakeoverRecord(BaseModel):
     outcome: str
     """``taken over``, or why not."""
     noticed_ns: int
-    broken: tuple[tuple[tuple[str, ...], int], ...] = ()
-    """Directions that broke or changed, none if they came up, and when that was noticed."""
     charged_ms: float
     """Time of the emulated network that planning was given."""
+    question: Question | None = None
     cpu_ms: float | None = None
-    """Processor time that it took."""
+    """Processor time that planning took by the run's clock: 0 in virtual time."""
     attempts: int = 0
     chunks_final: int = 0
     """Chunks whose sum was complete somewhere at the take-over, or about to be."""
