@@ -64,9 +64,9 @@ def trial(how: str, at_s: float) -> Trial:
             process = _command("experiment", *_SMALL, "--results", name)
             time.sleep(at_s)
             family = _family(process.pid)
-            _end(process, how)
+            left = [] if _end(process, how) else ["the command went on"]
             _clean(results)
-            left = _wait_for_end(family)
+            left += _wait_for_end(family)
             left += [f"folder {folder}" for folder in _folders(family) if folder.exists()]
             if stranger.poll() is not None:
                 left.append("the stranger was stopped")
@@ -88,6 +88,8 @@ def kills(
     seed: Annotated[int, typer.Option(help="Of the moments.")] = 1,
 ) -> int:
     """Kill and interrupt runs; print what is left behind."""
+    # In the background of a script it is ignored, which children would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="cliquenet-kills-") as name:
         if _command("experiment", *_SMALL, "--results", name).wait() != 0:
@@ -128,11 +130,18 @@ def _stranger(results: Path) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", code, PROGRAM, f"{results}-of-another"])
 
 
-def _end(process: "subprocess.Popen[bytes]", how: str) -> None:
+def _end(process: "subprocess.Popen[bytes]", how: str) -> bool:
+    """End a command; returns whether it did."""
     if process.poll() is None:
         target = os.kill if how == "kill" else os.killpg
         target(process.pid, _SIGNALS[how])
-    process.wait()
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
+    return True
 
 
 def _clean(results: Path) -> None:
