@@ -101,7 +101,8 @@ def interrupted(schedule: Schedule, event: Interruption) -> State:
 
     A transfer that is cut off takes with it all that its receiver would have sent of that chunk.
     """
-    flights = list(schedule.transfers)
+    flights = schedule.transfers
+    content = [flight.content for flight in flights]
     flown = len(schedule.start.flights) if schedule.start else 0
     first = schedule.start.first_transfer if schedule.start else 0
     begins = schedule.start_ps.tolist()
@@ -111,14 +112,14 @@ def interrupted(schedule: Schedule, event: Interruption) -> State:
     begun = set(range(flown))
     lost = {i for i in begun if _cut(flights[i], event)}
     came: set[int] = set()
-    late: list[Flight] = []
+    late: list[int] = []
     for when, leaves, i in schedule.moments:
         flight = flights[i]
         if leaves:
             if when >= event.until_ps:
                 continue
             begun.add(i)
-            flights[i] = replace(flight, content=value[flight.source][flight.chunk])
+            content[i] = value[flight.source][flight.chunk]
             if (flight.source, flight.chunk) in lacking or _cut(flight, event):
                 lost.add(i)
             continue
@@ -128,11 +129,11 @@ def interrupted(schedule: Schedule, event: Interruption) -> State:
         if i in lost or i not in begun:
             continue
         if place not in lacking:
-            _apply(value, flight)
+            _apply(value, flight, content[i])
         if place in lacking or when > event.resume_ps - GUARD_PS:
-            late.append(flight)
+            late.append(i)
         else:
-            _apply(held, flight)
+            _apply(held, flight, content[i])
             came.add(i)
     sends = range(flown, len(flights))
     left = sorted(
@@ -140,7 +141,7 @@ def interrupted(schedule: Schedule, event: Interruption) -> State:
     )
     return State(
         held=tuple(map(tuple, held)),
-        flights=tuple(_shifted(flight, event.resume_ps) for flight in late),
+        flights=tuple(_shifted(flights[i], content[i], event.resume_ps) for i in late),
         arrived=tuple((flights[i].transfer, flights[i].target) for i in sorted(came)),
         dropped=frozenset(flights[i].transfer for i in [*lost, *left]),
         left=tuple(i - flown for i in left),
@@ -148,9 +149,9 @@ def interrupted(schedule: Schedule, event: Interruption) -> State:
     )
 
 
-def _apply(value: list[list[int]], flight: Flight) -> None:
+def _apply(value: list[list[int]], flight: Flight, content: int) -> None:
     before = value[flight.target][flight.chunk] if flight.adds else 0
-    value[flight.target][flight.chunk] = before | flight.content
+    value[flight.target][flight.chunk] = before | content
 
 
 def _begins(schedule: Schedule) -> list[list[int]]:
@@ -171,7 +172,7 @@ def _cut(flight: Flight, event: Interruption) -> bool:
     )
 
 
-def _shifted(flight: Flight, by_ps: int) -> Flight:
+def _shifted(flight: Flight, content: int, by_ps: int) -> Flight:
     """A flight as the new schedule sees it, which starts later."""
     hops = tuple((link, begin - by_ps, end - by_ps) for link, begin, end in flight.hops)
-    return replace(flight, arrival_ps=flight.arrival_ps - by_ps, hops=hops)
+    return replace(flight, content=content, arrival_ps=flight.arrival_ps - by_ps, hops=hops)

@@ -25,8 +25,30 @@ _LOOK = 64
 _WAVE = 1 << 20
 
 
+@dataclass(frozen=True)
+class Basis:
+    """What all attempts from one state share.
+
+    Attributes
+    ----------
+    covers
+        What each chunk is put together from.
+    start
+        What the schedule begins with.
+    """
+
+    covers: list[Cover]
+    start: Start
+
+
+def basis(task: Task, state: State) -> Basis:
+    """Choose what the sums are put together from."""
+    covers = _covers(state, task)
+    return Basis(covers, _start(state, task, covers))
+
+
 def restarted(
-    schedule: Schedule, network: Network, state: State, lanes: Routes, seed: int, latest_ps: int
+    schedule: Schedule, network: Network, basis: Basis, lanes: Routes, seed: int, latest_ps: int
 ) -> Schedule | None:
     """Synthesise once from a state; ``None`` if it takes longer than allowed.
 
@@ -36,17 +58,15 @@ def restarted(
         What was interrupted.
     network, lanes
         What is left of its network, and paths between workers on it.
-    state
+    basis
         Where it stands.
     seed
         Of roots and of the order among equals.
     latest_ps
         No copy may arrive later.
     """
-    task, model = schedule.task, schedule.model
-    covers = _covers(state, task)
-    start = _start(state, task, covers)
-    trees = _plan(lanes, task, covers, start.flights, len(network.nodes), seed)
+    task, model, start = schedule.task, schedule.model, basis.start
+    trees = _plan(lanes, task, basis.covers, start.flights, len(network.nodes), seed)
     size = chunk_times(lanes, task.chunk_bytes)
     lane, chunk, start_ps = (np.zeros(trees.sends, dtype=np.int64) for _ in range(3))
     adds = np.zeros(trees.sends, dtype=np.bool_)

@@ -12,7 +12,7 @@ from controller.collectives.check import check_schedule, check_start
 from controller.collectives.interruption import Interruption, State, interrupted
 from controller.collectives.network import Network
 from controller.collectives.rerouting import rerouted
-from controller.collectives.restart import restarted
+from controller.collectives.restart import basis, restarted
 from controller.collectives.schedule import Schedule
 from controller.collectives.switched import lane_sets
 from controller.collectives.synthesis import Effort
@@ -104,13 +104,12 @@ def resynthesise(
     began = time.process_time()
     state = interrupted(schedule, event)
     best = rerouted(schedule, network, state)
-    sets = lane_sets(network, schedule.task)
+    sets, found = lane_sets(network, schedule.task), basis(schedule.task, state)
     attempts = 1
     while attempts < effort.attempts and time.process_time() - began < effort.budget_s:
         lanes = sets[-1 - attempts % len(sets)]
-        made = restarted(
-            schedule, network, state, lanes, effort.seed * 1_000_003 + attempts, best.time_ps
-        )
+        seed = effort.seed * 1_000_003 + attempts
+        made = restarted(schedule, network, found, lanes, seed, best.time_ps)
         attempts += 1
         if made is not None and made.time_ps < best.time_ps:
             best = made
