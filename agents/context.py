@@ -22,6 +22,9 @@ from testbed.errors import CliquenetError, InputError
 
 Endpoint = tuple[str, int]
 
+Slow = tuple[float, float, float]
+"""From and until when, in ms since the start of round 0, and how many times slower."""
+
 END_MARGIN_NS = 1_000_000_000
 NS_PER_MS = 1_000_000
 
@@ -102,6 +105,8 @@ class AgentContext:
         Of the aggregator's table.
     resend_ms, repair
         Of the recovery from loss.
+    slow
+        When the island sends slower, or not at all, and how much.
     restart
         How many times this agent was started before in the same run.
     addresses
@@ -133,6 +138,7 @@ class AgentContext:
     resend_ms: float = 0.0
     repair: bool = False
     restart: int = 0
+    slow: tuple[Slow, ...] = ()
     addresses: Addressing = field(default_factory=TestbedAddressing)
     status_socket: bool = False
     orders: socket.socket | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.context import NS_PER_MS, AgentContext, Endpoint
 from agents.ownstream import NS_PER_US, OwnStream
-from agents.pacing import Burst, burst_schedule, catch_up
+from agents.pacing import Burst, burst_schedule, catch_up, slowed
 from agents.records import Kind, Recorder
 from agents.resumption import Former
 from agents.rounds import NEVER_NS
@@ -73,6 +73,7 @@ class Emitter:
         self._round = -1
         self._bursts: list[Burst] = []
         self._next = 0
+        self._free_ns = 0
         self._to: list[Endpoint] = []
         self.due_ns = 0
         self._prepare_due()
@@ -148,7 +149,21 @@ class Emitter:
             jitter_ns=round(ctx.jitter_us * NS_PER_US),
             jitter_key=(ctx.seed, ctx.city, self._round),
         )
-        return bursts if self._former is None else self._left(bursts, self._former)
+        left = bursts if self._former is None else self._left(bursts, self._former)
+        return self._late(left) if ctx.slow else left
+
+    def _late(self, bursts: list[Burst]) -> list[Burst]:
+        """When a round's bursts leave, behind the round before, if this island is slow."""
+        start_ns = self._ctx.expectations[self._round].start_ns
+        since_start_ns = start_ns - self._ctx.start_ns
+        slow = [
+            (round(a * NS_PER_MS) - since_start_ns, round(b * NS_PER_MS) - since_start_ns, factor)
+            for a, b, factor in self._ctx.slow
+        ]
+        bursts = slowed(bursts, slow, self._free_ns - start_ns)
+        if bursts:
+            self._free_ns = start_ns + bursts[-1].due_ns
+        return bursts
 
     def _left(self, bursts: list[Burst], former: Former) -> list[Burst]:
         """What an earlier process has left of this round; nothing if nobody takes it any more."""

@@ -76,6 +76,39 @@ def burst_schedule(
     ]
 
 
+def slowed(
+    bursts: Sequence[Burst], slow: Sequence[tuple[int, int, float]], free_ns: int
+) -> list[Burst]:
+    """When bursts leave if their sender is slow for a while; nothing is skipped.
+
+    Parameters
+    ----------
+    bursts
+        A stream, in order.
+    slow
+        Begin and end of each time, in order, and how many times slower the stream then
+        gets on: inf for not at all. Times are since the start of the round, as in all here.
+    free_ns
+        The first burst leaves no earlier.
+    """
+    if not bursts:
+        return []
+    shift_ns = max(0, free_ns - bursts[0].due_ns)
+    due = np.array([burst.due_ns + shift_ns for burst in bursts], dtype=np.float64)
+    for begin_ns, end_ns, factor in slow:
+        from_ns = max(begin_ns, due[0])
+        if from_ns >= end_ns:
+            continue
+        got_on_ns = (end_ns - from_ns) / factor
+        behind = due - from_ns
+        within = from_ns + np.minimum(behind, got_on_ns) * (factor if np.isfinite(factor) else 0.0)
+        after = end_ns + behind - got_on_ns
+        due = np.where(behind <= 0, due, np.where(behind < got_on_ns, within, after))
+        if not np.isfinite(factor):  # what would leave at once waits as well
+            due = np.maximum(due, np.where(behind >= 0, end_ns, 0))
+    return [replace(burst, due_ns=int(t)) for burst, t in zip(bursts, np.rint(due), strict=True)]
+
+
 def catch_up(bursts: Sequence[Burst], sent: Counter[int], since_round_ns: int) -> list[Burst]:
     """What is left of a stream whose sender was away, and when it leaves.
 

@@ -17,6 +17,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=6653, help="TCP port on 127.0.0.1")
     parser.add_argument("--plan", type=Path, required=True, help="plan.json")
     parser.add_argument("--control", type=Path, required=True, help="Unix socket to report on")
+    parser.add_argument("--on-link-down", choices=("reroute", "ignore"), default="reroute")
+    parser.add_argument("--start-ns", type=int, help="start of round 0, if it is known already")
     options = parser.parse_args(arguments)
     try:
         framework = load(options.framework)
@@ -28,7 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan = read_plan(options.plan)
         check_port(options.port)
         channel = ControlChannel(options.control)
-        Application(plan, channel, framework).run(options.port)
+        Application(
+            plan,
+            channel,
+            framework,
+            on_link_down=options.on_link_down,
+            start_ns=options.start_ns,
+        ).run(options.port)
     except CliquenetError as error:
         print(error, file=sys.stderr)
         return error.status

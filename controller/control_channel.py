@@ -1,7 +1,7 @@
 """JSON lines over a Unix stream socket: the controller's side of the conversation.
 
 The emulation listens, the controller connects. Controller to emulation: events
-``ready``, ``switch``, ``port``, ``round``, ``paths`` and ``error``. Emulation to controller:
+``ready``, ``switch``, ``link``, ``round``, ``paths`` and ``error``. Emulation to controller:
 commands ``start``, ``paths`` and ``stop``.
 """
 

@@ -32,11 +32,17 @@ class SwitchEvents(Protocol):
     def barrier(self, datapath: Any, xid: int) -> None:
         """A switch answered a barrier."""
 
-    def port_changed(self, datapath: Any, port: int, *, up: bool) -> None:
-        """A switch reported the state of a port."""
-
     def refused(self, datapath: Any, reason: str) -> None:
         """A switch sent an error message."""
+
+    def ports_changed(self, datapath: Any) -> None:
+        """A switch's ports are not what they were."""
+
+    def groups(self, message: Any) -> None:
+        """A switch sent a part of the list of its groups."""
+
+    def flows(self, message: Any) -> None:
+        """A switch sent a part of the list of its flows."""
 
 
 class Framework:
@@ -97,12 +103,20 @@ class Framework:
             def barrier(self, event: Any) -> None:
                 events.barrier(event.msg.datapath, event.msg.xid)
 
-            @handler.set_ev_cls(event.EventOFPPortStatus, main)  # type: ignore[untyped-decorator]
+            @handler.set_ev_cls(event.EventOFPPortStateChange, main)  # type: ignore[untyped-decorator]
             @_fatal
-            def port(self, event: Any) -> None:
-                port, link_down = event.msg.desc, event.msg.datapath.ofproto.OFPPS_LINK_DOWN
-                up = not port.state & link_down
-                events.port_changed(event.msg.datapath, port.port_no, up=up)
+            def ports(self, event: Any) -> None:
+                events.ports_changed(event.datapath)
+
+            @handler.set_ev_cls(event.EventOFPGroupDescStatsReply, main)  # type: ignore[untyped-decorator]
+            @_fatal
+            def groups(self, event: Any) -> None:
+                events.groups(event.msg)
+
+            @handler.set_ev_cls(event.EventOFPFlowStatsReply, main)  # type: ignore[untyped-decorator]
+            @_fatal
+            def flows(self, event: Any) -> None:
+                events.flows(event.msg)
 
             @handler.set_ev_cls(event.EventOFPErrorMsg, [*early, main])  # type: ignore[untyped-decorator]
             @_fatal

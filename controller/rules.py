@@ -68,7 +68,10 @@ class RuleSet:
 
     def dpids(self) -> frozenset[int]:
         """The switches that have a part in these rules."""
-        return frozenset(flow.dpid for flow in self.flows)
+        return frozenset(g.dpid for g in self.groups) | frozenset(f.dpid for f in self.flows)
+
+    def __add__(self, other: "RuleSet") -> "RuleSet":
+        return RuleSet(self.groups + other.groups, self.flows + other.flows)
 
     def of(self, switch: int) -> "RuleSet":
         """The part of one switch."""
@@ -137,11 +140,16 @@ def round_rules(plan: Plan, round_index: int) -> RuleSet:
     InputError
         The ways of a stream cannot be forwarded by incoming port.
     """
+    return stream_rules(plan, round_index, plan.round(round_index).streams)
+
+
+def stream_rules(plan: Plan, round_index: int, streams: Iterable[Stream]) -> RuleSet:
+    """As `round_rules`, of streams that need not take the plan's trees."""
     if not plan.multicast:
         return RuleSet()
     groups: list[GroupRule] = []
     flows: list[FlowRule] = []
-    for stream in plan.round(round_index).streams:
+    for stream in (stream for stream in streams if stream.receivers):
         sender = plan.topology.index(stream.sender)
         address = group_ip(round_index, sender)
         for hop in tree_hops(plan.topology, stream, plan.aggregation):

@@ -26,12 +26,15 @@ class Delivery:
         Contributions that came more than once.
     foreign
         Contributions of senders from outside the receiver's clique.
+    by_receiver
+        Round and city index to what is expected there, and what of it never came.
     """
 
     expected: int
     arrived: int
     twice: int
     foreign: int
+    by_receiver: Mapping[tuple[int, int], tuple[int, int]]
 
     @property
     def missing(self) -> int:
@@ -72,14 +75,17 @@ def deliver(trace: Trace, plan: Plan, blocks: int) -> Delivery:
     """
     arrivals = _by_round_and_city(trace.of(Kind.AGGREGATE_IN, Kind.DATA_IN, Kind.SURPLUS_IN))
     expected = arrived = twice = foreign = 0
+    by_receiver = {}
     for round_index, city, mask in _receivers(plan):
         got, repeated = _coverage(arrivals.pop((round_index, city), None), blocks)
-        expected += blocks * mask.bit_count()
-        arrived += int(np.bitwise_count(got & np.uint64(mask)).sum())
+        due, came = blocks * mask.bit_count(), int(np.bitwise_count(got & np.uint64(mask)).sum())
+        by_receiver[round_index, city] = due, due - came
+        expected += due
+        arrived += came
         foreign += int(np.bitwise_count(got & ~np.uint64(mask)).sum())
         twice += repeated
     foreign += sum(int(events["count"].sum()) for events in arrivals.values())
-    return Delivery(expected, arrived, twice, foreign)
+    return Delivery(expected, arrived, twice, foreign, by_receiver)
 
 
 def count_legs(trace: Trace, plan: Plan) -> Legs:

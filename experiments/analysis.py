@@ -17,9 +17,11 @@ from experiments.counters import (
     sum_checks,
 )
 from experiments.decay import Decay, measure_decay, start_lifetime
+from experiments.eventpart import event_part
 from experiments.events import stream_table, write_tables
 from experiments.lossy import lossy_part, promise_of
 from experiments.network_record import NetworkRecord, measured_loads
+from experiments.outcomes import entry
 from experiments.results import amend_manifest, read_json, read_state, write_json
 from experiments.rundata import RunData, load_run
 from experiments.verdict import (
@@ -83,12 +85,15 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     drops = drop_places(run)
     links = link_loads(network, plan)
     promise = promise_of(run)
+    tolerance_percent = _tolerance_percent(run.run_dir)
     lossy = lossy_part(run, drops, legs)
+    events = event_part(run, times, delivery, promise, tolerance_percent)
     findings = [
         *check_plan(plan),
-        *check_times(times, promise, _tolerance_percent(run.run_dir)),
+        *check_times(times, promise, tolerance_percent),
         *check_sums(sums, delivery, partial, stale, promise),
-        *check_decay(decay, stale, promise),
+        *check_decay(decay, promise, excused=bool(stale or run.crashed)),
+        *events.findings,
         *(lossy.findings if promise.asked else check_losses(legs.lost, drops, plan)),
         *check_network(network, plan, run.runtime.clock),
         *check_links(links, plan, promise),
@@ -116,8 +121,9 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
                 "planned_ms": t.planned_ms,
                 "measured_ms": t.measured_ms,
                 "error_percent": t.error_percent,
+                **entry(outcome),
             }
-            for t in times
+            for t, outcome in zip(times, events.outcomes, strict=True)
         ],
         "a_rms": plan.prediction.a_rms,
         "a_rms_start": start_lifetime(plan),
@@ -138,6 +144,8 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "partial_blocks": sum(partial.values()),
         "partial_causes": partial,
         **lossy.entries,
+        "faults": events.timeline,
+        "crashed": list(run.crashed),
         "evictions": evictions(run.trace, causes),
         "memory_bytes": plan.memory_bytes,
         "memory_with_fifo_bytes": memory_capacity(run),

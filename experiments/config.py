@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agents.names import Collision, ElementType, EngineName, Hash, MemoryModel
 from controller.demand import MEMORY_MODELS, RATES
-from experiments.faults import FAULTS, Fault
+from experiments.faults import FAULTS, Fault, OnFault, OnLinkDown
 from experiments.fields import choice, entries, named_or_file, number_of, real, switch, units, whole
 from experiments.impairments import MAX_JITTER_US, LinkImpairment
 from experiments.units import parse_bytes, parse_time_ms
@@ -45,6 +45,9 @@ _WITHOUT_EFFECT = ("force", "guest_memory_mb", "wall_limit_s", "clock", "schedul
 
 _OF_COLLECTIVES = ("chunks", "model", "release", "replan_ms")
 """Keys that change nothing where streams are sent."""
+
+_OF_EVENTS = ("on_link_down", "on_fault")
+"""Keys that change nothing where nothing happens."""
 
 
 def _schedules() -> tuple[str, ...]:
@@ -187,6 +190,12 @@ class ExperimentConfig(BaseModel):
     events: Annotated[tuple[Fault, ...], entries(FAULTS, "event")] = Field(
         (), description=f"a list of faults: at_ms, event ({', '.join(FAULTS)}), …"
     )
+    on_link_down: Annotated[OnLinkDown, choice(*get_args(OnLinkDown))] = Field(
+        "reroute", description="reroute, ignore: what the controller does about a dead link"
+    )
+    on_fault: Annotated[OnFault, choice(*get_args(OnFault))] = Field(
+        "continue", description="continue, fail: what a round costs that an event spoilt"
+    )
     jitter_us: Annotated[float, real(0, 10_000)] = Field(
         5.0, description="seeded jitter of each burst's send time"
     )
@@ -256,6 +265,8 @@ def identity(config: ExperimentConfig) -> str:
     values = {k: v for k, v in config.resolved().items() if k not in _WITHOUT_EFFECT}
     if config.schedule not in COLLECTIVES:
         values = {k: v for k, v in values.items() if k not in _OF_COLLECTIVES}
+    if not config.events:
+        values = {k: v for k, v in values.items() if k not in _OF_EVENTS}
     values["clock"] = config.clock
     values["topology"] = load_topology(config.topology).model_dump(mode="json")
     file = config.schedule_file

@@ -11,18 +11,22 @@ from testbed.processes import Supervisor
 
 
 class ControlServer:
-    """Accepts the controller's one connection and keeps what it reports.
+    """Accepts the controller's connection, again if it is lost, and keeps what it reports.
 
     Attributes
     ----------
     ready
         All switches are connected, and the rules of round 0 are confirmed.
     confirmed_ns, removed_ns
-        Round to the monotonic time at which its rules were confirmed or removed.
+        Round to the monotonic time at which its rules were first confirmed, or removed.
     paths_ns
         Set of paths that were added to the time at which they were confirmed.
-    port_changed
-        Called with switch, port, and whether it is up, when a switch reports it.
+    on_link
+        Called with the name of a link, and whether it is up, when switches report it.
+    reactions
+        What it reported of links, of detours, and of switches that came and went.
+    late
+        Round to the switches that lacked its rules when it began.
     """
 
     def __init__(self, path: Path, supervisor: Supervisor) -> None:
@@ -37,9 +41,15 @@ class ControlServer:
         self.confirmed_ns: dict[int, int] = {}
         self.removed_ns: dict[int, int] = {}
         self.paths_ns: dict[int, int] = {}
-        self.port_changed: Callable[[int, int, bool], None] | None = None
-        self.switch_events: list[dict[str, Any]] = []
+        self.on_link: Callable[[str, bool], None] = lambda link, up: None
+        self.reactions: list[dict[str, Any]] = []
+        self.late: dict[int, list[str]] = {}
         supervisor.watch_file(self._listener.fileno(), self._accept)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a controller to talk to."""
+        return self._peer is not None
 
     def send(self, **message: object) -> None:
         """Send one command to the controller."""
@@ -49,20 +59,20 @@ class ControlServer:
 
     def close(self) -> None:
         """Close the sockets."""
-        if self._peer is not None:
-            self._drop_peer()
+        self._drop_peer()
+        self._supervisor.unwatch_file(self._listener.fileno())
         self._listener.close()
 
     def _accept(self) -> None:
+        self._drop_peer()
         self._peer, _ = self._listener.accept()
-        self._supervisor.unwatch_file(self._listener.fileno())
         self._supervisor.watch_file(self._peer.fileno(), self._receive)
 
     def _drop_peer(self) -> None:
         if self._peer is not None:
             self._supervisor.unwatch_file(self._peer.fileno())
             self._peer.close()
-            self._peer = None
+            self._peer, self._buffer = None, b""
 
     def _receive(self) -> None:
         if self._peer is None:
@@ -79,9 +89,11 @@ class ControlServer:
         handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "ready": self._on_ready,
             "round": self._on_round,
-            "switch": self.switch_events.append,
+            "switch": self.reactions.append,
+            "link": self._on_link,
             "paths": self._on_paths,
-            "port": self._on_port,
+            "reroute": self.reactions.append,
+            "late": self._on_late,
             "error": self._on_error,
         }
         handler = handlers.get(str(message.get("event")))
@@ -93,15 +105,22 @@ class ControlServer:
         self.ready = True
 
     def _on_round(self, message: dict[str, Any]) -> None:
-        times = self.confirmed_ns if message["action"] == "confirmed" else self.removed_ns
-        times[int(message["round"])] = int(message["t_ns"])
+        times = {"confirmed": self.confirmed_ns, "removed": self.removed_ns}.get(message["action"])
+        if times is None:  # of its detours
+            self.reactions.append(message)
+        else:
+            times.setdefault(int(message["round"]), int(message["t_ns"]))
+
+    def _on_link(self, message: dict[str, Any]) -> None:
+        self.reactions.append(message)
+        self.on_link(str(message["link"]), message["state"] == "up")
 
     def _on_paths(self, message: dict[str, Any]) -> None:
-        self.paths_ns[int(message["set"])] = int(message["t_ns"])
+        if message["action"] == "confirmed":
+            self.paths_ns[int(message["set"])] = int(message["t_ns"])
 
-    def _on_port(self, message: dict[str, Any]) -> None:
-        if self.port_changed is not None:
-            self.port_changed(int(message["dpid"]), int(message["port"]), bool(message["up"]))
+    def _on_late(self, message: dict[str, Any]) -> None:
+        self.late[int(message["round"])] = list(message["switches"])
 
     def _on_error(self, message: dict[str, Any]) -> None:
         raise CliquenetError(f"controller: {message.get('message', 'unknown error')}")

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 from controller.plan import Plan, read_plan
 from experiments.agenda import Agenda
 from experiments.control import ControlServer
+from experiments.controllerprocess import ControllerProcess
 from experiments.faultplay import Scene, not_reached, play
-from experiments.faults import changes_links
+from experiments.faults import changes_links, hits_control
 from experiments.fleet import Fleet
 from experiments.impairments import resolve
-from experiments.incarnations import FAULTS_FILE
+from experiments.incarnations import FAULTS_FILE, REACTIONS_FILE
 from experiments.netfacts import network_facts
 from experiments.runtime import Runtime, read_runtime
 from experiments.takeovers import TAKEOVERS_FILE
@@ -34,7 +35,7 @@ from testbed.livelinks import LiveLinks
 from testbed.namespaces import isolate
 from testbed.network import Network, build_network
 from testbed.probe import measure_round_trips
-from testbed.processes import Child, Supervisor, spawn
+from testbed.processes import Supervisor
 
 if TYPE_CHECKING:
     from experiments.replanner import Replanner
@@ -75,7 +76,10 @@ def emulate(run_dir: Path) -> None:
         port = _free_port()
         control = ControlServer(scratch / "control.sock", supervisor)
         stack.callback(control.close)
-        controller = _start_controller(supervisor, run_dir, runtime, port, scratch)
+        controller = ControllerProcess(
+            supervisor, control, run_dir, runtime, port, scratch / "control.sock"
+        )
+        controller.start()
         network = stack.enter_context(
             build_network(
                 plan.topology,
@@ -91,23 +95,20 @@ def emulate(run_dir: Path) -> None:
         stage("up", "network up, measuring round-trip times")
         trips = measure_round_trips(network, scale=plan.scale)
         before = network.counters()
-        run = Run(plan, runtime, run_dir, network, supervisor, control)
+        run = Run(plan, runtime, run_dir, network, supervisor, control, controller)
         impairments = resolve(runtime.impairments, plan.topology)
         changing = changes_links(runtime.events)
         with network.impaired(impairments, changing=changing) as links:
             start_ns = run.rounds(links)
             fault_drops = links.lost()
-        control.send(command="stop")
-        supervisor.expect_exit([controller])
-        supervisor.wait_until(
-            lambda: not supervisor.alive([controller]), DRAIN_LIMIT_S, "the controller's end"
-        )
+        controller.stop(DRAIN_LIMIT_S)
         network.check()
         facts = network_facts(
             plan, network, control, trips, before, start_ns, impairments, fault_drops
         )
         _write_json(run_dir / "raw" / "network.json", facts)
         _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
+        _write_json(run_dir / "raw" / REACTIONS_FILE, run.reactions())
         if (takeovers := run.takeovers()) is not None:
             _write_json(run_dir / "raw" / TAKEOVERS_FILE, takeovers)
     stage("done", "network down")
@@ -124,8 +125,12 @@ class Run:
         network: Network,
         supervisor: Supervisor,
         control: ControlServer,
+        controller: ControllerProcess,
     ) -> None:
         self._plan = plan
+        self._network = network
+        self._controller = controller
+        self._tolerant = hits_control(runtime.events)
         self._mtu_bytes = runtime.mtu_bytes
         self._replanner = _replanner(plan, runtime)
         self._replanning: Replanning | None = None
@@ -161,7 +166,15 @@ class Run:
             agenda.at(start_ns + index * self._interval_ns, partial(self._begin_round, index))
         plan = self._plan
         scene = Scene(
-            plan.topology, plan.scale, self._mtu_bytes, fleet, links, agenda, self._timeline
+            topology=plan.topology,
+            scale=plan.scale,
+            mtu_bytes=self._mtu_bytes,
+            fleet=fleet,
+            links=links,
+            controller=self._controller,
+            network=self._network,
+            agenda=agenda,
+            timeline=self._timeline,
         )
         if self._replanner is not None:
             from experiments.replanning import Replanning
@@ -189,6 +202,15 @@ class Run:
         left = self._faults[len(self._timeline) :]
         return self._timeline + [not_reached(fault) for fault in left]
 
+    def reactions(self) -> list[dict[str, Any]]:
+        """What the controller did about events, for ``raw/reactions.json``."""
+        told = self._control.reactions
+        return [
+            {**{k: v for k, v in one.items() if k != "t_ns"}, "at_ns": one["t_ns"] - self._start_ns}
+            for one in told
+            if one["t_ns"] >= self._start_ns
+        ]
+
     def takeovers(self) -> list[dict[str, Any]] | None:
         """What new schedules took over; ``None`` where no event could make it necessary."""
         return None if self._replanning is None else self._replanning.records
@@ -198,9 +220,12 @@ class Run:
         return round(self._plan.round_interval_ms * NS_PER_MS)
 
     def _begin_round(self, index: int) -> None:
-        """Check that the rules of a round, which begins now, are in place."""
+        """Check that the rules of a round, which begins now, are in place.
+
+        If an event may be why they are not, it goes on without them, as packets would.
+        """
         self._supervisor.step(0.0)
-        if index not in self._control.confirmed_ns:
+        if index not in self._control.confirmed_ns and not self._tolerant:
             raise CliquenetError(f"the rules of round {index} were not confirmed when it started")
         stage("round", f"round {index + 1} of {self._plan.rounds}")
 
@@ -213,20 +238,6 @@ def _replanner(plan: Plan, runtime: Runtime) -> "Replanner | None":
     from experiments.replanner import make_replanner
 
     return make_replanner(plan, runtime)
-
-
-def _start_controller(
-    supervisor: Supervisor, run_dir: Path, runtime: Runtime, port: int, scratch: Path
-) -> Child:
-    argv = [
-        *(sys.executable, "-m", "controller"),
-        *("--framework", runtime.controller),
-        *("--port", str(port)),
-        *("--plan", str(run_dir / "plan.json")),
-        *("--control", str(scratch / "control.sock")),
-    ]
-    log = run_dir / "log" / "controller.log"
-    return supervisor.watch(spawn("controller", argv, log, {}))
 
 
 def _write_json(path: Path, value: object) -> None:

@@ -8,10 +8,22 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from experiments.agenda import Agenda
-from experiments.faults import Fault, LinkChange, LinkCut, LossBurst, Restart
+from experiments.controllerprocess import ControllerProcess
+from experiments.faults import (
+    ControllerRestart,
+    Crash,
+    Fault,
+    LinkChange,
+    LinkCut,
+    LossBurst,
+    Restart,
+    Straggle,
+    SwitchReconnect,
+)
 from experiments.fleet import Fleet
 from testbed.impairment import Impairment, threshold
 from testbed.livelinks import LiveLinks
+from testbed.network import NOBODY_PORT, Network
 from testbed.shaping import Shape, shape_for
 from testbed.topology import Topology
 
@@ -19,6 +31,8 @@ NS_PER_MS = 1_000_000
 _POLL_NS = NS_PER_MS
 """How often a restart that is due looks whether the old process has ended."""
 _BITS_PER_GBPS = 1e9
+_ROLES = MappingProxyType({"island-crash": "island"})
+"""Whose agents end by events that are no restarts."""
 
 Record = dict[str, Any]
 
@@ -31,8 +45,8 @@ class Scene:
     ----------
     topology, scale, mtu_bytes
         Of the network.
-    fleet, links, agenda
-        The agents, the links, and what is to come.
+    fleet, links, controller, network, agenda
+        The agents, the links, the controller, the switches, and what is to come.
     timeline
         Of each fault, what happened; see `experiments.incarnations.FaultRecord`.
     reshaped
@@ -44,6 +58,8 @@ class Scene:
     mtu_bytes: int
     fleet: Fleet
     links: LiveLinks
+    controller: ControllerProcess
+    network: Network
     agenda: Agenda
     timeline: list[Record] = field(default_factory=list)
     reshaped: Callable[[Sequence[str]], None] = lambda names: None
@@ -78,7 +94,7 @@ def not_reached(fault: Fault) -> Record:
         "at_ns": round(fault.at_ms * NS_PER_MS),
         "event": fault.event,
         "target": fault.target,
-        "role": fault.role if isinstance(fault, Restart) else "",
+        "role": fault.role if isinstance(fault, Restart) else _ROLES.get(fault.event, ""),
     }
 
 
@@ -151,6 +167,59 @@ def _lose_no_more(names: tuple[str, ...], scene: Scene, record: Record) -> None:
     scene.links.disturb(names, None)
 
 
+def _straggle(fault: Straggle, scene: Scene, record: Record) -> None:
+    """Note that an island is slow now: it knows itself (`AgentContext.slow`)."""
+    if scene.fleet.runs("island", fault.city):
+        record["happened_ns"] = record["at_ns"]
+        record["ended_ns"] = round((fault.at_ms + fault.for_ms) * NS_PER_MS)
+
+
+def _crash(fault: Crash, scene: Scene, record: Record) -> None:
+    """End an island for good."""
+    if scene.fleet.runs("island", fault.city):
+        record["happened_ns"] = scene.now_ns()
+        record["signal"] = "kill"
+        record["lives"] = scene.fleet.end_one("island", fault.city, "kill", again=False)
+
+
+def _restart_controller(fault: ControllerRestart, scene: Scene, record: Record) -> None:
+    """Kill the controller and put its new start on the agenda."""
+    if scene.controller.runs:
+        record["happened_ns"] = scene.now_ns()
+        scene.controller.kill()
+        scene.after(fault.down_ms, partial(_start_controller, scene, record))
+
+
+def _start_controller(scene: Scene, record: Record) -> None:
+    if scene.controller.runs:
+        later_ns = time.monotonic_ns() + _POLL_NS
+        scene.agenda.at(later_ns, partial(_start_controller, scene, record))
+        return
+    scene.controller.start(scene.fleet.start_ns)
+    record["ended_ns"] = scene.now_ns()
+
+
+def _disconnect(fault: SwitchReconnect, scene: Scene, record: Record) -> None:
+    """Point a switch to nobody, and put the way back on the agenda."""
+    record["happened_ns"] = scene.now_ns()
+    scene.network.point(fault.city, NOBODY_PORT)
+    scene.after(fault.down_ms, partial(_connect, fault.city, scene, record))
+
+
+def _connect(city: str, scene: Scene, record: Record) -> None:
+    scene.network.point(city, scene.controller.port)
+    record["ended_ns"] = scene.now_ns()
+
+
 _HANDLERS: Mapping[type, _Handler] = MappingProxyType(
-    {Restart: _restart, LinkCut: _cut, LinkChange: _change, LossBurst: _lose}
+    {
+        Restart: _restart,
+        LinkCut: _cut,
+        LinkChange: _change,
+        LossBurst: _lose,
+        Straggle: _straggle,
+        Crash: _crash,
+        ControllerRestart: _restart_controller,
+        SwitchReconnect: _disconnect,
+    }
 )

@@ -4,6 +4,7 @@ A kind of fault is a class here, with its name in `FAULTS`, and a handler in
 `experiments.faultplay`.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
@@ -18,6 +19,10 @@ from testbed.topology import Frozen, Topology
 
 Time = Annotated[float, units(parse_time_ms)]
 Role = Literal["island", "aggregator"]
+OnLinkDown = Literal["reroute", "ignore"]
+"""Whether the controller leads trees around links that are down."""
+OnFault = Literal["continue", "fail"]
+"""Whether a run with rounds that an event spoilt is degraded, or has failed."""
 Direction = Annotated[Literal["both", "forth", "back", "down", "up"], choice(*DIRECTIONS)]
 
 
@@ -33,13 +38,28 @@ class _Timed(Frozen):
     at_ms: Time
 
 
-class Restart(_Timed):
-    """An agent ends, and starts again after a while.
+class _OfCity(_Timed):
+    """What happens in a city.
 
     Attributes
     ----------
     city
-        Whose agent.
+        Its code.
+    """
+
+    city: str
+
+    @property
+    def target(self) -> str:
+        """What it happens to."""
+        return self.city
+
+
+class Restart(_OfCity):
+    """An agent ends, and starts again after a while.
+
+    Attributes
+    ----------
     down_ms
         From its end to its new start.
     signal
@@ -49,7 +69,6 @@ class Restart(_Timed):
     """
 
     event: Literal["aggregator-restart", "island-restart"]
-    city: str
     down_ms: Time = 0.0
     signal: Annotated[Literal["kill", "term"], choice("kill", "term")] = "kill"
 
@@ -57,11 +76,6 @@ class Restart(_Timed):
     def role(self) -> Role:
         """Which of the city's agents."""
         return "aggregator" if self.event == "aggregator-restart" else "island"
-
-    @property
-    def target(self) -> str:
-        """What it happens to."""
-        return self.city
 
 
 class LinkCut(_Timed):
@@ -144,8 +158,69 @@ class LossBurst(_Directed):
     for_ms: Time
 
 
+class Straggle(_OfCity):
+    """An island sends slower for a while; what is late then follows at the usual pace.
+
+    Attributes
+    ----------
+    for_ms
+        How long.
+    factor
+        So many times slower; without it nothing is sent.
+    """
+
+    event: Literal["straggle"]
+    for_ms: Time
+    factor: Annotated[float, real(1, 1e6)] | None = None
+
+
+class Crash(_OfCity):
+    """An island is killed, and does not come back."""
+
+    event: Literal["island-crash"]
+
+
+class ControllerRestart(_Timed):
+    """The controller is killed, and started again after a while.
+
+    Attributes
+    ----------
+    down_ms
+        From its end to its new start. Switches try to connect once a second.
+    """
+
+    event: Literal["controller-restart"]
+    down_ms: Time = 0.0
+
+    @property
+    def target(self) -> str:
+        """What it happens to: there is only one."""
+        return ""
+
+
+class SwitchReconnect(_OfCity):
+    """A switch loses its controller, and connects again after a while; its flows stay.
+
+    Attributes
+    ----------
+    down_ms
+        How long it has none.
+    """
+
+    event: Literal["switch-reconnect"]
+    down_ms: Time = 0.0
+
+
 Fault: TypeAlias = Annotated[
-    Restart | LinkCut | LinkChange | LossBurst, Field(discriminator="event")
+    Restart
+    | LinkCut
+    | LinkChange
+    | LossBurst
+    | Straggle
+    | Crash
+    | ControllerRestart
+    | SwitchReconnect,
+    Field(discriminator="event"),
 ]
 FAULTS: Mapping[str, type[BaseModel]] = MappingProxyType(
     {
@@ -155,6 +230,10 @@ FAULTS: Mapping[str, type[BaseModel]] = MappingProxyType(
         "link-up": LinkCut,
         "link-change": LinkChange,
         "loss-burst": LossBurst,
+        "straggle": Straggle,
+        "island-crash": Crash,
+        "controller-restart": ControllerRestart,
+        "switch-reconnect": SwitchReconnect,
     }
 )
 """Every kind of fault, by the word under ``event``."""
@@ -163,6 +242,18 @@ FAULTS: Mapping[str, type[BaseModel]] = MappingProxyType(
 def changes_links(faults: Iterable[Fault]) -> bool:
     """Whether any of the faults happens to links."""
     return any(isinstance(fault, LinkCut | LinkChange | LossBurst) for fault in faults)
+
+
+def hits_control(faults: Iterable[Fault]) -> bool:
+    """Whether any of the faults may keep rules from being in time."""
+    return any(isinstance(fault, ControllerRestart | SwitchReconnect) for fault in faults)
+
+
+def straggles(faults: Iterable[Fault], city: str) -> tuple[tuple[float, float, float], ...]:
+    """When and by how much a city's island is slow: begin and end in ms, and the factor."""
+    mine = (fault for fault in faults if isinstance(fault, Straggle) and fault.city == city)
+    slow = ((f.at_ms, f.at_ms + f.for_ms, math.inf if f.factor is None else f.factor) for f in mine)
+    return tuple(sorted(slow))
 
 
 def disturbed(faults: Iterable[Fault], topology: Topology) -> tuple[str, ...]:
@@ -197,10 +288,10 @@ def _check(fault: Fault, topology: Topology, *, aggregation: bool) -> None:
         if isinstance(fault, LinkCut) and (len(names) != 2 or any("island" in n for n in names)):
             raise InputError(f'"{fault.link}" is not one link between two cities')
         return
-    if fault.city not in topology.codes:
-        hint = suggestion(fault.city, topology.codes)
-        raise InputError(f'no city "{fault.city}" in the topology: {hint}')
-    if fault.role == "aggregator" and not aggregation:
+    if fault.target and fault.target not in topology.codes:
+        hint = suggestion(fault.target, topology.codes)
+        raise InputError(f'no city "{fault.target}" in the topology: {hint}')
+    if isinstance(fault, Restart) and fault.role == "aggregator" and not aggregation:
         raise InputError("there is no aggregator with aggregation off")
 
 

@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from controller.plan import Plan
+from experiments.figure_events import mark_events
 from experiments.figures import FAINT, INK, PLANNED, colour, new_figure, panels, save, tidy
 
 MAX_ROUNDS = 4
@@ -41,6 +42,8 @@ def draw_timeline(
     )
     for k, axis in enumerate(panels(figure, shown, columns=min(shown, 2))):
         _panel(axis, plan, streams[streams["round"] == k], k, summary["rounds"][k])
+        begin_ms = k * plan.round_interval_ms
+        mark_events(axis, summary, begin_ms, begin_ms + 1.5 * plan.round_interval_ms)
     figure.legend(
         handles=[
             Patch(

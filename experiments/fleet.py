@@ -15,6 +15,7 @@ from agents.context import AgentContext
 from agents.island import run_island
 from agents.native.layout import kernel
 from controller.plan import Plan
+from experiments.faults import straggles
 from experiments.runtime import Runtime
 from testbed.network import Network
 from testbed.processes import Child, Supervisor, adopt, terminate
@@ -82,15 +83,16 @@ class Fleet:
         self._lives[role, code] = lives + 1
         self._down.discard((role, code))
 
-    def end_one(self, role: str, code: str, how: str) -> int:
-        """End an agent, that will be started again, by ``kill`` or ``term``.
+    def end_one(self, role: str, code: str, how: str, *, again: bool = True) -> int:
+        """End an agent by ``kill`` or ``term``; ``again``: it will be started again.
 
         Returns
         -------
         int
             How many lives it has had.
         """
-        self._down.add((role, code))
+        if again:
+            self._down.add((role, code))
         self._supervisor.end(self._children[role, code], _SIGNALS[how])
         return self._lives[role, code]
 
@@ -149,5 +151,6 @@ class Fleet:
             repair=runtime.repair,
             jitter_us=runtime.jitter_us,
             restart=restart,
+            slow=straggles(runtime.events, self._plan.topology.codes[city]),
             status_socket=runtime.clock == "real",
         )

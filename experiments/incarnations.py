@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from testbed.errors import InputError
 
+T = TypeVar("T")
 FAULTS_FILE = "faults.json"
+REACTIONS_FILE = "reactions.json"
 _FINDINGS = (
     "complete_blocks",
     "exact_blocks",
@@ -50,6 +52,29 @@ class FaultRecord(BaseModel):
     signal: str = ""
 
 
+class Reaction(BaseModel):
+    """What the controller did; its time since the start of round 0."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    event: str
+    """``link``, ``switch``: it was told of one; ``reroute``, ``round``: it did something."""
+    at_ns: int
+    state: str = ""
+    """Of the link or the switch: up, down."""
+    link: str = ""
+    rounds: tuple[int, ...] = ()
+    """That take other trees now."""
+    rules: dict[str, int] = {}
+    """How many rules are new, changed and stale, by kind."""
+    cut_off: tuple[tuple[int, str, str], ...] = ()
+    """Round, sender and receiver between whom no way is left."""
+    round: int | None = None
+    action: str = ""
+    """What became of the rules of ``round``; −1 are those of single packets."""
+    dpid: int = 0
+
+
 @dataclass(frozen=True)
 class Incarnation:
     """One life of an agent."""
@@ -75,11 +100,19 @@ def read_faults(raw_dir: Path) -> tuple[FaultRecord, ...]:
     InputError
         The file is damaged.
     """
-    path = raw_dir / FAULTS_FILE
+    return _read(raw_dir / FAULTS_FILE, TypeAdapter(tuple[FaultRecord, ...]))
+
+
+def read_reactions(raw_dir: Path) -> tuple[Reaction, ...]:
+    """Read what the controller did meanwhile; raises as `read_faults`."""
+    return _read(raw_dir / REACTIONS_FILE, TypeAdapter(tuple[Reaction, ...]))
+
+
+def _read(path: Path, kind: TypeAdapter[tuple[T, ...]]) -> tuple[T, ...]:
     if not path.exists():
         return ()
     try:
-        return TypeAdapter(tuple[FaultRecord, ...]).validate_python(json.loads(path.read_text()))
+        return kind.validate_python(json.loads(path.read_text()))
     except (ValueError, ValidationError) as error:
         raise InputError(f"{path} is damaged: {str(error).splitlines()[0]}") from error
 

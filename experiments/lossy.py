@@ -1,11 +1,10 @@
-"""The part of a summary that a run with asked faults has: losses, recovery, timeline."""
+"""The part of a summary that a run with asked faults has: losses, recovery."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from experiments.accounting import Legs, explained_losses
-from experiments.incarnations import FaultRecord
 from experiments.losses import LinkLoss, link_losses, loss_faults, total_lost, unread
 from experiments.recovery import measure_recovery
 from experiments.rundata import RunData
@@ -44,6 +43,7 @@ def promise_of(run: RunData) -> Promise:
         feasible=run.plan.feasible,
         asked=bool(runtime.impairments or runtime.events),
         wan=beyond or runtime.repair or bool(runtime.events),
+        strict=runtime.on_fault == "fail" and bool(runtime.events),
     )
 
 
@@ -80,7 +80,6 @@ def lossy_part(run: RunData, drops: Mapping[str, int], legs: Legs) -> LossyPart:
             "link_losses": [{**asdict(loss), "lost_percent": loss.lost_percent} for loss in losses],
             "recovery": asdict(recovery),
             "unread_datagrams": unread(network) if asked else 0,
-            "faults": [_timed(fault) for fault in run.faults],
             "unrecorded": list(run.unrecorded),
             "counted_until_ms": {
                 stem: until_ns / NS_PER_MS for stem, until_ns in run.counted_until_ns.items()
@@ -96,18 +95,7 @@ def _unexplained(run: RunData, losses: Sequence[LinkLoss], legs: Legs) -> list[s
     if not run.plan.aggregation:
         lost = {loss.link: loss.lost for loss in losses}
     most = explained_losses(run.plan, lost)
-    if run.faults or missing <= most:  # who was killed has not told what it got
+    # Who was killed has not told what it got; trees and rules that changed know other links.
+    if missing <= most or any(f.event != "loss-burst" for f in run.faults):
         return []
     return [f"{missing} datagrams miss at the ends of the trees, losses explain at most {most}"]
-
-
-def _timed(fault: FaultRecord) -> dict[str, Any]:
-    """A line of the timeline; times in ms since the start of round 0."""
-    times_ns = {
-        "at": fault.at_ns,
-        "happened": fault.happened_ns,
-        "ended": fault.ended_ns,
-    }
-    times = {f"{name}_ms": None if t is None else t / NS_PER_MS for name, t in times_ns.items()}
-    what = {"event": fault.event, "target": fault.target, "signal": fault.signal}
-    return {**what, "directions": list(fault.directions), **times}

@@ -1,9 +1,9 @@
 """What a run does when links fail or change in the middle of a collective: another schedule.
 
-Switches report their ports; who changes a rate says so. Hosts are asked where they stand, and go
-on with all that does not need what broke. Meanwhile a schedule is made for the state in which
-they will be after the time that planning is given; its paths are installed and confirmed, and
-hosts take it over at that moment.
+The controller hears of dead links from their switches; who changes a rate says so. Hosts are
+asked where they stand, and go on with all that does not need what broke. Meanwhile a schedule is
+made for the state in which they will be after the time that planning is given; its paths are
+installed and confirmed, and hosts take it over at that moment.
 """
 
 import time
@@ -21,7 +21,6 @@ from experiments.fleet import Fleet
 from experiments.hostorders import HostOrders
 from experiments.replanner import Candidate, Replanner
 from experiments.takeovers import Question
-from testbed.addressing import dpid
 from testbed.errors import CliquenetError
 from testbed.livelinks import LiveLinks
 from testbed.processes import Supervisor
@@ -31,8 +30,8 @@ INSTALL_NS = 10 * NS_PER_MS
 """From the end of planning to the take-over: paths are installed and confirmed, hosts told."""
 _TELL_NS = NS_PER_MS
 _PATHS_LIMIT_S = 5.0
-_GATHER_NS = NS_PER_MS // 2
-"""Both ends of a link report it: who hears of one waits so long for the other."""
+_GATHER_NS = NS_PER_MS // 10
+"""Links that fail together are reported one by one: who hears of one waits so long for others."""
 
 
 class Replanning:
@@ -67,10 +66,6 @@ class Replanning:
         self._replanner, self._charged_ns = replanner, round(replan_ms * NS_PER_MS)
         self._fleet, self._supervisor, self._control = fleet, supervisor, control
         self._agenda, self._links = agenda, links
-        self._edges = {
-            (dpid(plan.topology.index(edge.src)), plan.topology.out_port(edge.index)): edge.index
-            for edge in plan.topology.edges
-        }
         self._zero_ns = fleet.start_ns
         self._down: frozenset[int] = frozenset()
         self._shapes: dict[int, tuple[float, float]] = {}
@@ -83,7 +78,7 @@ class Replanning:
         self._done: dict[str, int] = {}
         self._orders = HostOrders(fleet.orders, supervisor, self._host_done)
         self.records: list[dict[str, Any]] = []
-        control.port_changed = self._port_changed
+        control.on_link = self._link_changed
 
     def edges_changed(self, names: Sequence[str]) -> None:
         """Links have another rate or delay, which no switch reports."""
@@ -94,14 +89,12 @@ class Replanning:
             self._shapes[edge.index] = rate_gbps, shape.delay_ns / NS_PER_MS
         self._notice(frozenset(edge.index for edge in edges))
 
-    def _port_changed(self, switch: int, port: int, up: bool) -> None:
-        """A switch reports a port: its link is down, or up again, in both directions."""
-        edge = self._edges.get((switch, port))
-        if edge is None:
-            return
-        both = {edge, edge ^ 1}
+    def _link_changed(self, link: str, up: bool) -> None:
+        """Switches report a link: it is down, or up again, in both directions."""
+        edges = self._topology.edges
+        both = frozenset(e.index for e in edges if link in (f"{e.src}-{e.dst}", f"{e.dst}-{e.src}"))
         self._down = self._down - both if up else self._down | both
-        self._notice(frozenset() if up else frozenset(both))
+        self._notice(frozenset() if up else both)
 
     def _notice(self, edges: frozenset[int]) -> None:
         now_ns = time.monotonic_ns()

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from controller.plan import Plan, RoundPlan
 from controller.planner import TREE_FAMILIES
+from experiments.eventreport import event_lines
 from experiments.optimizefiles import clique_sizes
 from experiments.optimizing import Optimised
 from experiments.runfigures import print_figures, print_outcome
@@ -98,8 +99,8 @@ def print_summary(run_dir: Path, summary: dict[str, Any], console: Console | Non
     """Print the outcome of a run: planned against measured, and where the files are."""
     console = console or Console(highlight=False)
     print_figures(summary, "planned", _summary_rows(summary), console)
-    for fault in summary["faults"]:
-        console.print(_fault_line(fault), markup=False)
+    for line in event_lines(summary):
+        console.print(line, markup=False, soft_wrap=True)
     print_outcome(run_dir, summary, console)
 
 
@@ -238,16 +239,6 @@ def _recovery_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         times = "/".join(f"{recovery[f'{name}_ms']:.2f}" for name in ("p50", "p99", "max"))
         rows.append(("recovery p50/p99/max", "", f"{times} ms"))
     return rows
-
-
-def _fault_line(fault: dict[str, Any]) -> str:
-    """One fault of the timeline."""
-    what = f"{fault['event']} {fault['target']}".rstrip()
-    if fault["happened_ms"] is None:
-        return f"fault    {what}: not within the run"
-    end = fault["ended_ms"]
-    over = "" if end in (None, fault["happened_ms"]) else f", over at {end:.3f} ms"
-    return f"fault    {what} at {fault['happened_ms']:.3f} ms{over}"
 
 
 def _lifetime(summary: dict[str, Any]) -> str:

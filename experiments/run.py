@@ -160,6 +160,8 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         replan_ms=config.replan_ms,
         impairments=config.lossy_links,
         events=config.events,
+        on_link_down=config.on_link_down,
+        on_fault=config.on_fault,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from agents.state import SUFFIX, read_states
+from agents.state import SUFFIX, read_history, read_states
 from agents.weights import table_shape
 from agents.wire import StreamLayout, stream_layout, wire_bytes
 from controller.plan import Plan, read_plan
@@ -16,14 +16,17 @@ from experiments.events import ROLES, Trace, read_trace
 from experiments.incarnations import (
     FaultRecord,
     Incarnation,
+    Reaction,
     incarnations,
     merge_counters,
     read_faults,
+    read_reactions,
     superseded,
 )
 from experiments.network_record import NetworkRecord, read_network
 from experiments.results import read_json
 from experiments.runtime import Runtime, read_runtime
+from testbed.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class RunData:
     holds every island's parameter vectors, shape (rounds + 1, elements), by city index.
     ``unrecorded`` are agents that were killed before they could write anything down;
     ``counted_until_ns`` has those that were killed later, whose records are whole, and
-    since when their counters lack something, after the start of round 0.
+    since when their counters lack something, after the start of round 0. ``crashed`` are
+    cities whose island was killed for good; its vectors end with the last that it had.
     """
 
     run_dir: Path
@@ -46,6 +50,8 @@ class RunData:
     counters: dict[str, dict[str, dict[str, Any]]]
     states: tuple[npt.NDArray[np.int32], ...]
     faults: tuple[FaultRecord, ...] = ()
+    reactions: tuple[Reaction, ...] = ()
+    crashed: tuple[str, ...] = ()
     unrecorded: tuple[str, ...] = ()
     counted_until_ns: Mapping[str, int] = field(default_factory=dict)
 
@@ -90,11 +96,10 @@ def load_run(run_dir: Path) -> RunData:
         counters={
             role: {code: _counters(raw, lives[role][code]) for code in codes} for role in roles
         },
-        states=tuple(
-            read_states(raw / f"{lives[ROLES[0]][code][-1].stem}{SUFFIX}", shape, plan.rounds)
-            for code in codes
-        ),
+        states=tuple(_states(raw, lives[ROLES[0]][code][-1], shape, plan.rounds) for code in codes),
+        crashed=tuple(code for code in codes if lives[ROLES[0]][code][-1].killed),
         faults=faults,
+        reactions=read_reactions(raw),
         unrecorded=tuple(life.stem for life in killed if not _told(raw, life).exists()),
         counted_until_ns={
             life.stem: int(read_json(_told(raw, life)).get("until_ns", 0))
@@ -102,6 +107,20 @@ def load_run(run_dir: Path) -> RunData:
             if _told(raw, life).exists()
         },
     )
+
+
+def _states(
+    raw_dir: Path, life: Incarnation, shape: tuple[int, int], rounds: int
+) -> npt.NDArray[np.int32]:
+    """An island's vectors by round, shape (rounds + 1, elements); a dead one keeps its last."""
+    path = raw_dir / f"{life.stem}{SUFFIX}"
+    if not life.killed:
+        return read_states(path, shape, rounds)
+    history = read_history(path, shape)
+    if history is None:
+        raise InputError(f"{path} holds no state of the island that was killed")
+    known = history.reshape(len(history), -1)
+    return known[np.minimum(np.arange(rounds + 1), len(known) - 1)]
 
 
 def _told(raw_dir: Path, life: Incarnation) -> Path:

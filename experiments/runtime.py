@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from agents.names import Collision, ElementType, EngineName, Hash, MemoryModel
-from experiments.faults import Fault
+from experiments.faults import Fault, OnFault, OnLinkDown
 from experiments.impairments import LinkImpairment
 from testbed.jsonmodel import read_model
 from testbed.topology import Frozen
@@ -35,6 +35,8 @@ class Runtime(Frozen):
     replan_ms: float = 100.0
     impairments: tuple[LinkImpairment, ...] = ()
     events: tuple[Fault, ...] = ()
+    on_link_down: OnLinkDown = "reroute"
+    on_fault: OnFault = "continue"
 
     def write(self, path: Path) -> None:
         """Write the settings as JSON."""

@@ -62,11 +62,13 @@ class Promise:
     """Links were impaired, or agents restarted, because the config says so."""
     wan: bool = False
     """Faults reach the links between the cities, so that their loads differ."""
+    strict: bool = False
+    """The config wants no round spoilt, whatever happens."""
 
     @property
     def price(self) -> Level:
         """What it costs if something did not come."""
-        return "FAIL" if self.feasible and not self.asked else "DEGRADED"
+        return "FAIL" if self.strict or (self.feasible and not self.asked) else "DEGRADED"
 
 
 def judge(findings: Sequence[Finding]) -> Verdict:
@@ -137,8 +139,11 @@ def check_sums(
     return [Finding(level, f"{count} {what}") for count, level, what in faults if count]
 
 
-def check_decay(decay: Decay, stale: dict[str, int], promise: Promise) -> list[Finding]:
-    """Compare the islands' parameter vectors with exact averaging of their start vectors."""
+def check_decay(decay: Decay, promise: Promise, *, excused: bool) -> list[Finding]:
+    """Compare the islands' parameter vectors with exact averaging of their start vectors.
+
+    ``excused``: some island was late, or died, so that they may differ.
+    """
     over = decay.deviation > decay.bound
     if not over.any():
         return []
@@ -147,7 +152,7 @@ def check_decay(decay: Decay, stale: dict[str, int], promise: Promise) -> list[F
         f"after {k} rounds the parameter vectors are {decay.deviation[k]:.3g} of their start "
         f"away from exact averages, rounding explains {decay.bound[k]:.3g}"
     )
-    return [Finding(promise.price if stale else "FAIL", text)]
+    return [Finding(promise.price if excused else "FAIL", text)]
 
 
 def check_losses(lost: int, drops: dict[str, int], plan: Plan) -> list[Finding]:

@@ -30,6 +30,8 @@ from testbed.wiring import (
 )
 
 Step = Callable[[str], None]
+NOBODY_PORT = 9
+"""TCP port where no controller listens (RFC 863)."""
 _LOCAL_PORT = 65534
 """OpenFlow number of a bridge's own port, which nothing uses."""
 
@@ -86,6 +88,14 @@ class Network:
         """
         self.openvswitch.alive()
         check(self.shaped)
+
+    def point(self, code: str, port: int) -> None:
+        """Let the switch of a city connect to a controller at another port, and no more to this.
+
+        Its flows stay: it always has a controller to look for, and fails secure.
+        """
+        target = f'target="tcp:127.0.0.1:{port}"'
+        self.openvswitch.configure(["set", "Controller", f"{self.name_prefix}{code}", target])
 
     @contextmanager
     def impaired(

@@ -8,6 +8,7 @@ towards a destination gives the sender's path.
 """
 
 import heapq
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,14 +30,18 @@ class Routing:
         The network that they lead through.
     last_edges
         ``last_edges[s][v]``: the edge that enters city ``v`` on the way from
-        ``s``, or −1 where ``v`` is ``s``.
+        ``s``, or −1 where ``v`` is ``s`` or cannot be reached.
     """
 
     topology: Topology
     last_edges: tuple[tuple[int, ...], ...]
 
+    def reaches(self, src: int, dst: int) -> bool:
+        """Whether there is a way between two city indices."""
+        return src == dst or self.last_edges[src][dst] >= 0
+
     def path(self, src: int, dst: int) -> tuple[int, ...]:
-        """Edges of the shortest path between two city indices, in order."""
+        """Edges of the shortest path between two city indices, in order; there has to be one."""
         edges: list[int] = []
         city = dst
         while city != src:
@@ -69,18 +74,20 @@ def path_delay_ms(topology: Topology, edges: tuple[int, ...]) -> float:
     return sum(topology.edges[edge].delay_ms for edge in edges)
 
 
-def route(topology: Topology) -> Routing:
+def route(topology: Topology, *, without: Collection[int] = ()) -> Routing:
     """Find all shortest paths of a topology (Dijkstra, exact integers).
 
     Parameters
     ----------
     topology
         A connected network.
+    without
+        Indices of links that no path may take.
 
     Returns
     -------
     Routing
-        One path for each ordered pair of cities.
+        One path for each ordered pair of cities that are still connected.
     """
     edges = topology.edges
     # Delay, hops and edge set in one integer: sums compare in that order, and
@@ -91,7 +98,7 @@ def route(topology: Topology) -> Routing:
         for edge in edges
     ]
     out_edges: list[list[tuple[int, int]]] = [[] for _ in topology.cities]
-    for edge in edges:
+    for edge in (edge for edge in edges if edge.link not in without):
         out_edges[topology.index(edge.src)].append((edge.index, topology.index(edge.dst)))
     return Routing(
         topology,

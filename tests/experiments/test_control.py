@@ -59,6 +59,5 @@ def test_the_socket_is_only_for_its_owner(tmp_path: Path) -> None:
     supervisor = Supervisor()
     server = ControlServer(tmp_path / "c.sock", supervisor)
     assert (tmp_path / "c.sock").stat().st_mode & 0o777 == 0o600
-    supervisor.unwatch_file(server._listener.fileno())
     server.close()
     supervisor.stop_all()
