@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help variables setup experiment reproduce plan optimize compare loss
-.PHONY: collective compare-collectives bench-aggregator bench-collectives fuzz kills compare-uftp test lint clean distclean
+.PHONY: collective compare-collectives compare-failures bench-resynthesis bench-aggregator bench-collectives fuzz kills compare-uftp test lint clean distclean
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -13,7 +13,7 @@ export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOP
 export RUN FORMAT BUDGET DATAGRAMS TIMES COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
 # These by way of --set.
 SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
-	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US
+	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US REPLAN_MS
 export $(SETTINGS)
 # What every command has, then what some have.
 COMMON_OPTIONS = \
@@ -47,6 +47,8 @@ LOSS_OPTIONS = $${SCHEDULE:+--schedule "$$SCHEDULE"} $${MEMORY:+--memory "$$MEMO
 	$(FORCE_OPTION) $(QUICK_OPTION)
 COMPARE_COLLECTIVES_OPTIONS = $(COMMON_OPTIONS) $(SEED_OPTION) $(FORMAT_OPTION) $(QUICK_OPTION) \
 	$${CHUNKS:+--chunks "$$CHUNKS"}
+COMPARE_FAILURES_OPTIONS = $${SCHEDULE:+--schedule "$$SCHEDULE"} $(COMPARE_COLLECTIVES_OPTIONS) \
+	$(SETTING_OPTIONS)
 COLLECTIVE_OPTIONS = \
 	$${TOPOLOGY:+--topology "$$TOPOLOGY"} $${COLLECTIVE:+--collective "$$COLLECTIVE"} \
 	$${ALGORITHM:+--algorithm "$$ALGORITHM"} $${PAYLOAD:+--payload "$$PAYLOAD"} \
@@ -76,6 +78,8 @@ make kills        kill and interrupt runs at random moments; tell what is left b
 make compare-uftp measure uftp and our stream over the same lossy link
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
 make compare-collectives  run all-reduce between hosts by each algorithm; one table and a plot
+make compare-failures  run an all-reduce once for each link, which fails at half the time
+make bench-resynthesis  plan the same without packets: times, and what planning anew takes
 make bench-collectives  measure the synthesiser against published figures
 make variables    list every config key with its values and default
 make test         run all tests
@@ -108,6 +112,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   MODEL        of links: pipelined, or occupancy as in the published synthesiser
   CHUNKS       pieces of the payload; 0 chooses
   RELEASE      planned, data: hosts send at the schedule's times, or as soon as they can
+  REPLAN_MS    when links fail: time that planning anew is given, in ms
   ROOT         of broadcast and reduce: name of a worker
   FORMAT       of plan, optimize, compare, collective: table, or json: one object on the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
@@ -177,6 +182,12 @@ collective: setup
 
 compare-collectives: setup
 	$(in_environment) run experiments.cli compare-collectives $(COMPARE_COLLECTIVES_OPTIONS)
+
+compare-failures: setup
+	$(in_environment) run experiments.cli compare-failures $(COMPARE_FAILURES_OPTIONS)
+
+bench-resynthesis: setup
+	$(in_environment) run benchmarks.resynthesis
 
 bench-collectives: setup
 	$(in_environment) run benchmarks.collectives

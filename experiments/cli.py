@@ -27,6 +27,7 @@ for _command in (
     comparisons.loss,
     plans.collective,
     comparisons.compare_collectives,
+    comparisons.compare_failures,
     runs.analyse,
     runs.plot,
     runs.reproduce,

@@ -1,6 +1,5 @@
 """The network of a collective between hosts, as their datagrams see it."""
 
-from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -22,15 +21,3 @@ def datagram_network(topology: Topology, mtu_bytes: int, scale: float) -> Networ
     from_switch = ~np.isin(network.src, network.workers)
     taken_ps = np.rint(from_switch * network.byte_ps * datagram_bytes).astype(np.int64)
     return replace(network, latency_ps=network.latency_ps + taken_ps)
-
-
-def without_links(network: Network, links: Collection[int]) -> Network:
-    """The network without some links; the others get new numbers."""
-    kept = np.setdiff1d(np.arange(network.links), list(links))
-    return replace(
-        network,
-        src=network.src[kept],
-        dst=network.dst[kept],
-        latency_ps=network.latency_ps[kept],
-        byte_ps=network.byte_ps[kept],
-    )

@@ -9,11 +9,12 @@ from controller.collectives.choose import choose
 from controller.collectives.gathering import SYNTHESISED
 from controller.collectives.hosts import schedule_of
 from controller.collectives.interruption import Break, Interruption
+from controller.collectives.network import without_links
 from controller.collectives.resynthesis import changed, resynthesise
 from controller.collectives.synthesis import Effort
 from controller.hostplan import HostPlan
 from controller.plan import Plan
-from experiments.hostnetwork import datagram_network, without_links
+from experiments.hostnetwork import datagram_network
 from experiments.incarnations import FaultRecord
 from experiments.runtime import Runtime
 from experiments.takeovers import TakeoverRecord
