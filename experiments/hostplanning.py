@@ -4,6 +4,7 @@ from agents.operands import chunk_layout
 from agents.wire import check_sources
 from controller.collectives.choose import choose
 from controller.collectives.hosts import ALL_REDUCE, host_plan
+from controller.collectives.resynthesis import changed
 from controller.collectives.synthesis import Effort
 from controller.collectives.task import make_task
 from controller.hostplan import HostPlan
@@ -43,7 +44,7 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
         The checker found a fault in the schedule.
     """
     _check_keys(config)
-    _check_events(config)
+    _check_events(config, topology)
     check_sources(len(topology.codes))
     hosts = _plan_hosts(config, topology)
     chunk_layout(hosts.chunk_bytes / config.scale, config.mtu_bytes)
@@ -115,7 +116,7 @@ def _check_keys(config: ExperimentConfig) -> None:
             )
 
 
-def _check_events(config: ExperimentConfig) -> None:
+def _check_events(config: ExperimentConfig, topology: Topology) -> None:
     """Refuse faults that hosts have no answer to: they begin anew only when links change."""
     for fault in config.events:
         if not isinstance(fault, LinkCut | LinkChange):
@@ -128,3 +129,20 @@ def _check_events(config: ExperimentConfig) -> None:
             "EVENTS need RELEASE=planned between hosts: a new schedule is made for the state that "
             "the old one will have reached"
         )
+    _check_connected(config, topology)
+
+
+def _check_connected(config: ExperimentConfig, topology: Topology) -> None:
+    """Refuse links that together cut a city off."""
+    network = datagram_network(topology, config.mtu_bytes, config.scale)
+    access = 2 * len(topology.cities)
+    cuts = (fault for fault in config.events if isinstance(fault, LinkCut))
+    down: set[int] = set()
+    for cut in sorted(cuts, key=lambda fault: fault.at_ms):
+        names = cut.directions(topology)
+        links = {access + e.index for e in topology.edges if f"{e.src}→{e.dst}" in names}
+        down = down | links if cut.event == "link-down" else down - links
+        try:
+            changed(network, dict.fromkeys(down, 0.0))
+        except InputError as error:
+            raise InputError(f"EVENTS: {cut.event} {cut.link}: {error}") from error

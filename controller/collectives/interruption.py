@@ -70,6 +70,9 @@ class State:
     left
         Positions of the schedule's sends that have not happened, by their old start; the ones
         that were cut off among them.
+    repeatable
+        Whether what is left by the old schedule is all that is missing: nothing is lost that
+        one before it had sent.
     next_transfer
         The number that is free for the first new send.
     """
@@ -79,6 +82,7 @@ class State:
     arrived: tuple[tuple[int, int], ...]
     dropped: frozenset[int]
     left: tuple[int, ...]
+    repeatable: bool
     next_transfer: int
 
     def arrived_at(self, node: int) -> list[int]:
@@ -145,6 +149,7 @@ def interrupted(schedule: Schedule, event: Interruption) -> State:
         arrived=tuple((flights[i].transfer, flights[i].target) for i in sorted(came)),
         dropped=frozenset(flights[i].transfer for i in [*lost, *left]),
         left=tuple(i - flown for i in left),
+        repeatable=not any(i in lost for i in range(flown)),
         next_transfer=first + schedule.sends,
     )
 

@@ -1,5 +1,7 @@
 """What is left of an interrupted schedule, led round what broke."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from controller.collectives.interruption import State
@@ -34,13 +36,24 @@ def rerouted(schedule: Schedule, network: Network, state: State) -> Schedule:
         Where it stands.
     """
     left = np.array(state.left, dtype=np.int64)
-    ways, route = _ways(schedule, network, schedule.route[left])
     start = Start(
         held=state.held,
         origin=tuple(HOLD * len(row) for row in state.held),
         flights=state.flights,
         first_transfer=state.next_transfer,
     )
+    if not len(left):
+        return replace(
+            schedule,
+            network=network,
+            algorithm=REROUTED,
+            route=left,
+            chunk=left,
+            start_ps=left,
+            adds=np.zeros(0, dtype=np.bool_),
+            start=start,
+        )
+    ways, route = _ways(schedule, network, schedule.route[left])
     return timed(
         network,
         schedule.task,

@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from controller.collectives.check import check_schedule, check_start
+from controller.collectives.gathering import NO_DEADLINE
 from controller.collectives.interruption import Interruption, State, interrupted
 from controller.collectives.network import Network
 from controller.collectives.rerouting import rerouted
@@ -103,15 +104,17 @@ def resynthesise(
         raise InputError(f"only an all-reduce is taken over, not {schedule.task.collective}")
     began = time.process_time()
     state = interrupted(schedule, event)
-    best = rerouted(schedule, network, state)
     sets, found = lane_sets(network, schedule.task), basis(schedule.task, state)
-    attempts = 1
-    while attempts < effort.attempts and time.process_time() - began < effort.budget_s:
+    best = rerouted(schedule, network, state) if state.repeatable else None
+    attempts = 0 if best is None else 1
+    most = effort.attempts if best is None or best.sends else 0
+    while best is None or (attempts < most and time.process_time() - began < effort.budget_s):
         lanes = sets[-1 - attempts % len(sets)]
         seed = effort.seed * 1_000_003 + attempts
-        made = restarted(schedule, network, found, lanes, seed, best.time_ps)
+        latest_ps = NO_DEADLINE if best is None else best.time_ps - 1
+        made = restarted(schedule, network, found, lanes, seed, latest_ps)
         attempts += 1
-        if made is not None and made.time_ps < best.time_ps:
+        if made is not None and (best is None or made.time_ps < best.time_ps):
             best = made
     cpu_s = time.process_time() - began
     faults = check_schedule(best)
