@@ -59,6 +59,7 @@ class Host:
         self._told_done = False
         self._zero_ns = ctx.start_ns
         self._next: TakeOver | None = None
+        self._next_steps = Dependencies(())
         # Transfers of which what still comes is to be thrown away.
         self._abandoned: set[int] = set()
 
@@ -107,8 +108,12 @@ class Host:
             rejects=self._drops,
         )
         for run in (run for batch in batches for run in runs(batch)):
-            step = self._steps.expects(run.round)
-            if step is None or self._paths[step.path].src != run.src:
+            step, paths = self._steps.expects(run.round), self._paths
+            # Others may have taken over a moment earlier.
+            early = step is None and self._next is not None
+            if early and self._next is not None:
+                step, paths = self._next_steps.expects(run.round), self._next.paths
+            if step is None or paths[step.path].src != run.src:
                 why = "abandoned" if run.round in self._abandoned else "transfer"
                 self._drops[why] += len(run.values)
                 continue
@@ -125,7 +130,7 @@ class Host:
                 len(run.values),
                 0,
             )
-            if self._operands.complete(step.transfer):
+            if not early and self._operands.complete(step.transfer):
                 self._carry_out(self._steps.arrived(step.transfer), now_ns)
 
     def _carry_out(self, effects: list[HostStep], now_ns: int) -> None:
@@ -150,6 +155,7 @@ class Host:
                 orders.send(reply="narrow", applied=sorted(applied))
             case "take-over":
                 self._next = read_take_over(order)
+                self._next_steps = Dependencies(self._next.steps)
             case "finish":
                 self._ordered_end = True
             case unknown:
@@ -183,7 +189,7 @@ class Host:
         if new is None:
             raise ValueError("no schedule is to take over")
         old, applied = self._steps, self._steps.applied
-        self._steps = Dependencies(new.steps)
+        self._steps = self._next_steps
         coming = self._steps.arrives_here()
         missing, surplus = new.arrived - applied, applied - new.arrived - new.flying
         if missing or surplus:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agent_plans import CODES
+from agent_plans import CODES, WIRE_BYTES_PER_BLOCK
 from agent_processes import Processes, context
 from test_collective import CHUNKS, plan_of
 
@@ -115,12 +115,6 @@ def test_a_host_in_another_state_says_so_and_ends(
     assert "transfers [3] have not arrived, [] have" in capfd.readouterr().err
 
 
-def test_a_host_whose_run_is_gone_ends(processes: Processes, tmp_path: Path) -> None:
-    hosts, pids = begin(processes, tmp_path, time.monotonic_ns() + _LEAD_NS)
-    hosts[0].close()
-    assert processes.wait(pids[0]) == 1
-
-
 def test_an_order_survives_the_way_and_a_damaged_one_is_refused() -> None:
     step = HostStep("reduce", 7, 1, 0, 1.0, 2.0, (0,))
     made = TakeOver(
@@ -159,7 +153,7 @@ def test_dropped_steps_are_passed_over_and_never_done() -> None:
 
 
 def test_chunks_begin_with_what_is_said() -> None:
-    layout = chunk_layout(20_000, 9000)
+    layout = chunk_layout(2 * WIRE_BYTES_PER_BLOCK, 9000)
     made = Operands(3, 1, 4, layout)
     for chunk in range(4):
         values = np.full((layout.blocks, layout.elements), 5, np.int32)
