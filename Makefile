@@ -1,8 +1,10 @@
 # Thin: each target sets up what is missing, then calls one command line.
 
 .DEFAULT_GOAL := help
-.PHONY: help variables setup experiment reproduce plan optimize compare loss
-.PHONY: collective compare-collectives compare-failures bench-resynthesis bench-aggregator bench-collectives fuzz kills compare-uftp test lint clean distclean
+.PHONY: help variables setup doctor experiment prove-real reproduce plan optimize compare loss
+.PHONY: collective compare-collectives compare-failures bench-resynthesis bench-aggregator bench-collectives bench-identity
+.PHONY: bench-scale fuzz kills compare-uftp test lint clean distclean fault-matrix verify
+.PHONY: bench-fidelity
 .NOTPARALLEL:
 
 SYSTEM_PYTHON := /usr/bin/python3
@@ -13,7 +15,8 @@ export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOP
 export RUN FORMAT BUDGET DATAGRAMS TIMES COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
 # These by way of --set.
 SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
-	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US REPLAN_MS
+	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US LIMITS \
+	REPLAN_MS
 export $(SETTINGS)
 # What every command has, then what some have.
 COMMON_OPTIONS = \
@@ -36,6 +39,9 @@ EXPERIMENT_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTIN
 	$${CLOCK:+--clock "$$CLOCK"} $(SEED_OPTION) $(FORCE_OPTION) \
 	$${CHUNKS:+--chunks "$$CHUNKS"} $${MODEL:+--model "$$MODEL"} \
 	$${RELEASE:+--release "$$RELEASE"}
+VERIFY_OPTIONS = $${CLOCK:+--clock "$$CLOCK"} $${SCALE:+--scale "$$SCALE"} $(SEED_OPTION) \
+	$${TOPOLOGY:+--topology "$$TOPOLOGY"} $${CONFIG:+--config "$$CONFIG"} \
+	$${LIMITS:+--set "LIMITS=$$LIMITS"} $(FORMAT_OPTION)
 PLAN_OPTIONS = $(RUN_OPTIONS) $(PACKET_OPTIONS) $(COMMON_OPTIONS) $(SETTING_OPTIONS) \
 	$(FORMAT_OPTION)
 OPTIMIZE_OPTIONS = $${MEMORY:+--memory "$$MEMORY"} $(COMMON_OPTIONS) $(SEED_OPTION) \
@@ -66,21 +72,28 @@ endef
 
 define HELP
 make setup        set up what is missing: packages, environment, kernel (all cached)
+make doctor       say what this machine can do, and the command that mends each lack
 make experiment   plan, run, analyse and plot one experiment; print its summary
+make prove-real   run an experiment in real time, in the distribution's packaged User Mode Linux
+make verify       measure every link and path of the network, and say whether to believe it
 make reproduce    run a stored run again; compare trace, summary, tables, plots' data
 make plan         print what the planner makes of an experiment, without running it
 make optimize     search for the best schedule of a memory; print the Pareto front
 make compare      plan and run schedules, ablations and memories; write one table and plots
 make loss         run at several loss rates, with recovery and without; one table and a plot
 make bench-aggregator  measure how many Gbit/s one core receives, adds and sends on
+make bench-fidelity  measure links beside stock Mininet's, and links built wrong on purpose
 make fuzz         feed damaged datagrams to the aggregator and the island; count every one
 make kills        kill and interrupt runs at random moments; tell what is left behind
 make compare-uftp measure uftp and our stream over the same lossy link
+make fault-matrix run every kind of event with Triangles and All-to-All; check what comes of it
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
 make compare-collectives  run all-reduce between hosts by each algorithm; one table and a plot
 make compare-failures  run an all-reduce once for each link, which fails at half the time
 make bench-resynthesis  plan the same without packets: times, and what planning anew takes
 make bench-collectives  measure the synthesiser against published figures
+make bench-identity  run one experiment again and again, idle and under load; compare traces
+make bench-scale  measure how a run grows with cities and with the emulated rate
 make variables    list every config key with its values and default
 make test         run all tests
 make lint         check format, style and types
@@ -93,7 +106,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   SCHEDULE     triangles, pairs, all-to-all, regional; or a YAML file
                experiment: also an all-reduce between hosts: ring, tacos, halving-doubling,
                hierarchical, parameter-server, double-binary-tree
-  CLOCK        virtual, real, auto
+  CLOCK        virtual, real, auto: real if this machine can; `make doctor` tells
   MEMORY       memory of each edge device: 0, 200MB, 32GB, ...
   MULTICAST    on, off: trees in the network, or one copy per receiver
   AGGREGATION  on, off: sums at the edge device, or at the island
@@ -114,10 +127,12 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   RELEASE      planned, data: hosts send at the schedule's times, or as soon as they can
   REPLAN_MS    when links fail: time that planning anew is given, in ms
   ROOT         of broadcast and reduce: name of a worker
-  FORMAT       of plan, optimize, compare, collective: table, or json: one object on the last line
+  FORMAT       of doctor, plan, optimize, compare, collective: table, or json: one object on the last line
+  FORMAT       of verify, plan, optimize, compare, collective: table, or json: one object on
+               the last line
   BUDGET       seconds for one search: of optimize, and of compare for each memory
   DATAGRAMS    how many `make fuzz` feeds: 10000000 unless told
-  TIMES        how often `make kills` kills, and how often it interrupts: 20 unless told
+  TIMES        of kills and bench-identity: how often; 20 unless told
   QUICK        1 compares with a tenth of the payload and coarser sweeps
 The aggregator's table, and its recovery from loss:
   WAYS         1, 2, 4: places that a block may take in the table
@@ -133,10 +148,12 @@ The last hop, from each switch to its island (other links: `impairments` of a CO
   LOSS_PERCENT LOSS_BURST            packets lost; mean length of a run of lost ones
   DUPLICATE_PERCENT REORDER_PERCENT  packets that come twice; that overtake the others
   LINK_JITTER_US                     the most that a packet is late
+What the network may differ by from what is asked of it, before a run is not believed:
+  LIMITS       some of them, such as '{delay_us: 5, rate_percent: 1}'; others as by default
 Where they mean nothing they are not used: `make optimize` finds SCHEDULE and TREES itself, and
 `make compare` goes through MEMORY, MULTICAST and AGGREGATION. Plans are written to
-results/plans, searches to results/optimize, comparisons to results/compare, loss rates to
-results/loss, schedules of collectives to results/collectives.
+results/plans, verifications to results/verify, searches to results/optimize, comparisons to
+results/compare, loss rates to results/loss, schedules of collectives to results/collectives.
 Defaults, and the keys that only a CONFIG file takes: `make variables`.
 endef
 
@@ -147,8 +164,18 @@ help:
 setup: $(SYSTEM_PYTHON)
 	@trap '$(SET_UP) give-back' EXIT; $(SET_UP)
 
+# Nothing is set up, nothing is written.
+doctor:
+	@[ -x $(SYSTEM_PYTHON) ] || { echo "error: $(SYSTEM_PYTHON) is missing: run \`sudo make setup\`" >&2; exit 5; }
+	@PYTHONDONTWRITEBYTECODE=1 $(SYSTEM_PYTHON) -m testbed.doctor $(FORMAT_OPTION)
+
 experiment: setup
 	$(in_environment) run experiments.cli experiment $(EXPERIMENT_OPTIONS)
+
+prove-real: setup
+	$(in_environment) run experiments.provereal $(EXPERIMENT_OPTIONS)
+verify: setup
+	$(in_environment) run experiments.cli verify $(VERIFY_OPTIONS)
 
 reproduce: setup
 	$(in_environment) run experiments.cli reproduce $${RUN:+"$$RUN"}
@@ -168,6 +195,9 @@ loss: setup
 bench-aggregator: setup
 	$(in_environment) run benchmarks.aggregator
 
+bench-fidelity: setup
+	$(in_environment) run benchmarks.fidelity
+
 fuzz: setup
 	$(in_environment) run benchmarks.fuzz $${DATAGRAMS:+--datagrams "$$DATAGRAMS"} $(SEED_OPTION)
 
@@ -176,6 +206,9 @@ kills: setup
 
 compare-uftp: setup
 	$(in_environment) run benchmarks.uftp
+
+fault-matrix: setup
+	$(in_environment) run benchmarks.faultmatrix
 
 collective: setup
 	$(in_environment) run experiments.cli collective $(COLLECTIVE_OPTIONS)
@@ -191,6 +224,12 @@ bench-resynthesis: setup
 
 bench-collectives: setup
 	$(in_environment) run benchmarks.collectives
+
+bench-identity: setup
+	$(in_environment) run benchmarks.identity $${TIMES:+--times "$$TIMES"}
+
+bench-scale: setup
+	$(in_environment) run benchmarks.scale
 
 variables: setup
 	$(in_environment) run experiments.cli variables

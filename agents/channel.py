@@ -25,6 +25,8 @@ class Channel:
         CLOCK_MONOTONIC time of the next burst; `NEVER_NS` while no transfer is on its way.
     datagrams, wire_bytes
         What has left.
+    late_ns
+        How late the latest burst left.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class Channel:
         recorder: Recorder,
     ) -> None:
         self.due_ns = NEVER_NS
-        self.datagrams = self.wire_bytes = 0
+        self.datagrams = self.wire_bytes = self.late_ns = 0
         self._ctx, self._release, self._layout = ctx, plan.release, layout
         self._operands, self._recorder = operands, recorder
         self._packer = Packer(
@@ -112,6 +114,7 @@ class Channel:
         )
         self.datagrams += burst.count
         self.wire_bytes += burst.wire_bytes
+        self.late_ns = max(self.late_ns, now_ns - self.due_ns)
         self._next += 1
         if self._next < len(self._bursts):
             self.due_ns = self._bursts[self._next].due_ns

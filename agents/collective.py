@@ -223,6 +223,7 @@ class Host:
                 "chunks_exact": self._operands.exact_chunks(len(ctx.plan.topology.codes)),
                 "datagrams_out": self._channel.datagrams,
                 "egress_bytes": self._channel.wire_bytes,
+                "late_out_ns": self._channel.late_ns,
                 "drops": dict(self._drops),
                 "socket_overflow": self._receiver.overflow,
                 "receive_buffer_bytes": self._receiver.buffer_bytes,

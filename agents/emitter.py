@@ -24,9 +24,12 @@ class Sent:
     wire_bytes: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
+    late_ns: int = 0
+    """How late the latest burst left."""
 
-    def add(self, now_ns: int, datagrams: int, wire_bytes: int) -> None:
+    def add(self, now_ns: int, late_ns: int, datagrams: int, wire_bytes: int) -> None:
         """Count one burst."""
+        self.late_ns = max(self.late_ns, late_ns)
         self.datagrams += datagrams
         self.wire_bytes += wire_bytes
         self.first_ns = now_ns if self.first_ns is None else self.first_ns
@@ -91,7 +94,8 @@ class Emitter:
             self._packed_of = (self._round, burst.block)
             self._packed = self._stream.pack(self._round, burst.block, burst.count, since_start_ns)
         self._sender.send(self._packed, self._to[burst.copy])
-        self.sent[self._round].add(since_start_ns, burst.count, burst.wire_bytes)
+        late_ns = now_ns - self.due_ns
+        self.sent[self._round].add(since_start_ns, late_ns, burst.count, burst.wire_bytes)
         self._recorder.add(
             since_start_ns,
             self._round,
@@ -112,6 +116,7 @@ class Emitter:
             "egress_bytes": sent.wire_bytes,
             "first_out_ns": sent.first_ns,
             "last_out_ns": sent.last_ns,
+            "late_out_ns": sent.late_ns,
         }
 
     def close(self) -> None:

@@ -65,11 +65,12 @@ class Application:
 
     def run(self, port: int) -> None:
         """Listen for switches and obey commands until told to stop."""
-        for k in self._times.live(time.monotonic_ns()):
+        now_ns = time.monotonic_ns()
+        for k in self._times.live(now_ns):
             self._installer.install(k, self._routes.enter(k))
         self._framework.listen(port, self)
         if self._times.started:
-            self._framework.spawn(self._follow_rounds)
+            self._framework.spawn(partial(self._follow_rounds, now_ns))
         for command in self._channel.commands():
             if command["command"] == "stop":
                 return
@@ -77,7 +78,7 @@ class Application:
                 self._add_paths(command)
                 continue
             self._times = Timetable(self._plan, command["start_ns"])
-            self._framework.spawn(self._follow_rounds)
+            self._framework.spawn(partial(self._follow_rounds, 0))
 
     def switch_up(self, datapath: Any) -> None:
         """Ask a switch that has connected what it holds."""
@@ -160,9 +161,9 @@ class Application:
         for k in rounds:
             self._installer.sweep(k)
 
-    def _follow_rounds(self) -> None:
+    def _follow_rounds(self, since_ns: int) -> None:
         """Install each round while the one before it runs; remove it half a round late."""
-        for due_ns, entering, leaving in self._times.changes(time.monotonic_ns()):
+        for due_ns, entering, leaving in self._times.changes(since_ns):
             while (left_ns := due_ns - time.monotonic_ns()) > 0:
                 self._framework.sleep(left_ns / 1e9)
             if leaving is not None:

@@ -1,8 +1,8 @@
 """JSON lines over a Unix stream socket: the controller's side of the conversation.
 
 The emulation listens, the controller connects. Controller to emulation: events
-``ready``, ``switch``, ``link``, ``round``, ``paths`` and ``error``. Emulation to controller:
-commands ``start``, ``paths`` and ``stop``.
+``ready``, ``switch``, ``link``, ``reroute``, ``round``, ``paths``, ``late`` and ``error``.
+Emulation to controller: commands ``start``, ``paths`` and ``stop``.
 """
 
 import json

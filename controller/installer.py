@@ -183,7 +183,7 @@ class Installer:
             self._switches[dpid].former[round_index] = _stale(change)
             self._queue(dpid, *_making(change, {goal}))
         parts = Difference.__dataclass_fields__
-        return Counter({p: sum(len(getattr(c, p)) for c in changes.values()) for p in parts})
+        return +Counter({p: sum(len(getattr(c, p)) for c in changes.values()) for p in parts})
 
     def sweep(self, round_index: int) -> None:
         """Delete what only former trees of a live round needed."""

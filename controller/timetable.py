@@ -49,14 +49,14 @@ class Timetable:
         first = max(0, min(self._rounds - 1, past))
         return range(first, min(self._rounds, self.current(now_ns) + 2))
 
-    def changes(self, now_ns: int) -> Iterator[tuple[int, int | None, int | None]]:
-        """What is to change from now on: when, and the round that comes or the one that goes."""
+    def changes(self, since_ns: int) -> Iterator[tuple[int, int | None, int | None]]:
+        """What changes after a time: when, and the round that comes or the one that goes."""
         if self._start_ns is None:
             return
         for k in range(self._rounds):
             begin_ns = self._start_ns + k * self._interval_ns
             half_ns = begin_ns + self._interval_ns // 2
-            if begin_ns >= now_ns and k + 1 < self._rounds:
+            if begin_ns > since_ns and k + 1 < self._rounds:
                 yield begin_ns, k + 1, None
-            if half_ns >= now_ns and k > 0:
+            if half_ns > since_ns and k > 0:
                 yield half_ns, None, k - 1

@@ -1,5 +1,6 @@
 """From the files of a run to ``summary.json``: what was measured, against what was planned."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pandas as pd
 from agents.wire import Cause
 from controller.plan import Plan
 from experiments.accounting import count_legs, deliver, evictions, partial_sums
+from experiments.conservation import conserve
 from experiments.counters import (
     drop_places,
+    latest_send_us,
     memory_capacity,
     memory_high_water,
     stale_rows,
@@ -19,25 +22,28 @@ from experiments.counters import (
 from experiments.decay import Decay, measure_decay, start_lifetime
 from experiments.eventpart import event_part
 from experiments.events import stream_table, write_tables
+from experiments.lateness import send_lateness
 from experiments.lossy import lossy_part, promise_of
 from experiments.network_record import NetworkRecord, measured_loads
 from experiments.outcomes import entry
-from experiments.results import amend_manifest, read_json, read_state, write_json
+from experiments.results import amend_manifest, configured, read_manifest, read_state, write_json
 from experiments.rundata import RunData, load_run
+from experiments.trust import check_sends
 from experiments.verdict import (
     RoundTime,
     check_decay,
     check_links,
     check_losses,
-    check_network,
     check_plan,
+    check_shapers,
     check_sums,
     check_times,
-    judge,
 )
+from testbed.findings import judge, reasons
 from testbed.paths import give_to_caller
 
 DEFAULT_TOLERANCE_PERCENT = 1.0
+NS_PER_MS = 1_000_000
 
 
 def analyse_run(run_dir: Path) -> dict[str, Any]:
@@ -85,9 +91,14 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     drops = drop_places(run)
     links = link_loads(network, plan)
     promise = promise_of(run)
-    tolerance_percent = _tolerance_percent(run.run_dir)
+    limits = run.runtime.limits.at(run.runtime.clock)
+    late_us = latest_send_us(run)
     lossy = lossy_part(run, drops, legs)
+    lateness = send_lateness(run)
+    manifest = read_manifest(run.run_dir)
+    tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
     events = event_part(run, times, delivery, promise, tolerance_percent)
+    conservation = conserve(run, legs, drops)
     findings = [
         *check_plan(plan),
         *check_times(times, promise, tolerance_percent),
@@ -95,23 +106,29 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         *check_decay(decay, promise, excused=bool(stale or run.crashed)),
         *events.findings,
         *(lossy.findings if promise.asked else check_losses(legs.lost, drops, plan)),
-        *check_network(network, plan, run.runtime.clock),
+        *([] if promise.asked else conservation.findings(limits)),
+        *check_shapers(network, plan, run.runtime.mtu_bytes),
+        *run.trust.findings(limits),
+        *([] if promise.asked else check_sends(late_us, limits)),
         *check_links(links, plan, promise),
     ]
     measured = [t.measured_ms for t in times if t.measured_ms is not None]
     t_measured_ms = max(measured, default=None)
     t_planned_ms = max(t.planned_ms for t in times)
     memory = memory_high_water(run)
+    interval_ns = plan.round_interval_ms * NS_PER_MS
+    in_time = {r.round for r in network.rounds if r.confirmed_ns <= r.round * interval_ns}
     state = read_state(run.run_dir)
     return {
         "run_id": run.run_dir.name,
         "schedule": plan.schedule,
         "clock": run.runtime.clock,
+        "clock_reason": manifest.get("clock_reason"),
         "seed": run.runtime.seed,
         "feasible": plan.feasible,
         "reason": plan.reason,
         "verdict": judge(findings),
-        "reasons": [f.text for f in sorted(findings, key=lambda f: f.level != "FAIL")],
+        "reasons": reasons(findings),
         "t_planned_ms": t_planned_ms,
         "t_measured_ms": t_measured_ms,
         "t_error_percent": _percent(t_measured_ms, t_planned_ms),
@@ -122,6 +139,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
                 "measured_ms": t.measured_ms,
                 "error_percent": t.error_percent,
                 **entry(outcome),
+                "rules_in_time": t.round in in_time,
             }
             for t, outcome in zip(times, events.outcomes, strict=True)
         ],
@@ -141,12 +159,14 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "packets_sent": legs.network_sent + legs.access_sent,
         "packets_lost": lossy.lost if promise.asked else legs.lost,
         "drops": drops,
+        **conservation.entries(),
         "partial_blocks": sum(partial.values()),
         "partial_causes": partial,
         **lossy.entries,
         "faults": events.timeline,
         "crashed": list(run.crashed),
         "evictions": evictions(run.trace, causes),
+        "send_lateness": None if lateness is None else asdict(lateness),
         "memory_bytes": plan.memory_bytes,
         "memory_with_fifo_bytes": memory_capacity(run),
         "memory_high_water_bytes": max(memory.values(), default=0.0),
@@ -154,7 +174,8 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "islands": island_traffic(streams, plan),
         "links": links,
         "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
-        "rtt_max_error_us": max((abs(r.rtt_us - r.expected_us) for r in network.rtt), default=None),
+        **run.trust.entries(),
+        "send_late_us": late_us,
         "network_up_wall_s": round(network.network_up_wall_s(), 3),
         "wall_s": state.get("wall_s"),
         "trace_sha256": run.trace.sha256(),
@@ -214,14 +235,6 @@ def _decay_entries(decay: Decay, stale: dict[str, int]) -> dict[str, Any]:
         "state_error_bound": float(decay.bound.max()),
         "stale_rows": sum(stale.values()),
     }
-
-
-def _tolerance_percent(run_dir: Path) -> float:
-    manifest = run_dir / "manifest.json"
-    if not manifest.exists():
-        return DEFAULT_TOLERANCE_PERCENT
-    config = read_json(manifest).get("config", {})
-    return float(config.get("tolerance_percent", DEFAULT_TOLERANCE_PERCENT))
 
 
 def _percent(measured: float | None, planned: float) -> float | None:

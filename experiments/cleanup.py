@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from experiments.results import is_running, owner_runs, read_state, set_state
+from experiments.results import VERIFIED, is_running, owner_runs, read_state, set_state
 from testbed.errors import CliquenetError
 from testbed.virtualtime.scratch import remove_abandoned
 
@@ -23,7 +23,7 @@ _GRACE_S = 5.0
 
 
 def clean_all(results_dir: Path) -> list[str]:
-    """Clean up after every run below ``results_dir`` that has lost its process.
+    """Clean up after every run and verification that has lost its process.
 
     Returns
     -------
@@ -31,9 +31,10 @@ def clean_all(results_dir: Path) -> list[str]:
         What was done, one line each; empty if there was nothing to do.
     """
     done: list[str] = []
-    for run_dir in sorted(results_dir.iterdir()) if results_dir.is_dir() else []:
-        if run_dir.is_dir() and not run_dir.is_symlink():
-            done += clean_run(run_dir)
+    for parent in (results_dir, results_dir / VERIFIED):
+        for run_dir in sorted(parent.iterdir()) if parent.is_dir() else []:
+            if run_dir.is_dir() and not run_dir.is_symlink():
+                done += clean_run(run_dir)
     return done
 
 

@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from experiments.commands import comparisons, plans, runs
+from experiments.commands import comparisons, plans, runs, verifying
 from testbed.commandline import run_command_line
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 for _command in (
     runs.experiment,
+    verifying.verify,
     plans.plan,
     plans.optimize,
     comparisons.compare,

@@ -12,11 +12,22 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from agents.names import Collision, ElementType, EngineName, Hash, MemoryModel
 from controller.demand import MEMORY_MODELS, RATES
 from experiments.faults import FAULTS, Fault, OnFault, OnLinkDown
-from experiments.fields import choice, entries, named_or_file, number_of, real, switch, units, whole
+from experiments.fields import (
+    choice,
+    entries,
+    group,
+    named_or_file,
+    number_of,
+    real,
+    switch,
+    units,
+    whole,
+)
 from experiments.impairments import MAX_JITTER_US, LinkImpairment
 from experiments.units import parse_bytes, parse_time_ms
 from testbed.errors import InputError, suggestion
 from testbed.impairment import Impairment
+from testbed.limits import Limits
 from testbed.topology import built_in_topologies, load_topology
 from testbed.yamlfile import read_yaml
 
@@ -39,8 +50,14 @@ CONFIGS_DIR = Path(__file__).parent / "configs"
 REAL_CLOCK_SCALE = 1000.0
 """Scale where the config names none and the clock is real: a machine in real
 time moves about a tenth of what virtual time takes its leisure for."""
+LEAD_S: Mapping[str, float] = MappingProxyType({"virtual": 2.0, "real": 10.0})
+"""From the start of the agents to round 0, where the config says nothing. In virtual time
+they are ready at once; in real time each takes up to half a second of a slow machine."""
 
-_WITHOUT_EFFECT = ("force", "guest_memory_mb", "wall_limit_s", "clock", "schedule", "topology")
+_WITHOUT_EFFECT = (
+    *("force", "guest_memory_mb", "wall_limit_s", "lead_s"),
+    *("clock", "schedule", "topology"),
+)
 """Keys that cannot change a result, and those that `identity` spells out itself."""
 
 _OF_COLLECTIVES = ("chunks", "model", "release", "replan_ms")
@@ -199,6 +216,9 @@ class ExperimentConfig(BaseModel):
     jitter_us: Annotated[float, real(0, 10_000)] = Field(
         5.0, description="seeded jitter of each burst's send time"
     )
+    limits: Annotated[Limits, group(Limits)] = Field(
+        Limits(), description="of the fidelity check, see below: {delay_us: 5}"
+    )
     controller: Annotated[Literal["ryu", "os-ken"], choice("ryu", "os-ken")] = Field(
         "ryu", description="ryu, os-ken"
     )
@@ -210,6 +230,9 @@ class ExperimentConfig(BaseModel):
     )
     wall_limit_s: Annotated[float, real(1, 1_000_000)] = Field(
         1800.0, description="wall time after which a run is stopped"
+    )
+    lead_s: Annotated[float, real(1, 3600)] | None = Field(
+        None, description="from the start of the agents to round 0; null: 2, real clock: 10"
     )
     tolerance_percent: Annotated[float, real(0.001, 100)] = Field(
         1.0, description="how far measured T may lie from planned T"

@@ -24,9 +24,8 @@ class ControlServer:
     on_link
         Called with the name of a link, and whether it is up, when switches report it.
     reactions
-        What it reported of links, of detours, and of switches that came and went.
-    late
-        Round to the switches that lacked its rules when it began.
+        What it reported of links, of detours, of switches that came and went, and of
+        rounds that began before all switches had their rules.
     """
 
     def __init__(self, path: Path, supervisor: Supervisor) -> None:
@@ -43,7 +42,6 @@ class ControlServer:
         self.paths_ns: dict[int, int] = {}
         self.on_link: Callable[[str, bool], None] = lambda link, up: None
         self.reactions: list[dict[str, Any]] = []
-        self.late: dict[int, list[str]] = {}
         supervisor.watch_file(self._listener.fileno(), self._accept)
 
     @property
@@ -93,7 +91,7 @@ class ControlServer:
             "link": self._on_link,
             "paths": self._on_paths,
             "reroute": self.reactions.append,
-            "late": self._on_late,
+            "late": self.reactions.append,
             "error": self._on_error,
         }
         handler = handlers.get(str(message.get("event")))
@@ -118,9 +116,6 @@ class ControlServer:
     def _on_paths(self, message: dict[str, Any]) -> None:
         if message["action"] == "confirmed":
             self.paths_ns[int(message["set"])] = int(message["t_ns"])
-
-    def _on_late(self, message: dict[str, Any]) -> None:
-        self.late[int(message["round"])] = list(message["switches"])
 
     def _on_error(self, message: dict[str, Any]) -> None:
         raise CliquenetError(f"controller: {message.get('message', 'unknown error')}")

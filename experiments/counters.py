@@ -38,7 +38,7 @@ def drop_places(run: RunData) -> dict[str, int]:
         ``"shaper chi-3"``, ``"switch hkg"``; places where nothing was dropped
         are left out.
     """
-    places = {f"shaper {qdisc.interface}": qdisc.drops for qdisc in run.network.qdiscs}
+    places = {f"shaper {q.interface}": q.drops - q.drops_before for q in run.network.qdiscs}
     places |= {f"switch {name}": count for name, count in run.network.switch_drops.items()}
     for role, by_city in run.counters.items():
         for code, counted in by_city.items():
@@ -51,6 +51,16 @@ def drop_places(run: RunData) -> dict[str, int]:
             for reason, count in _entry(counted, "drops", node).items():
                 places[f"{node}: {reason}"] = count
     return {place: count for place, count in sorted(places.items()) if count}
+
+
+def latest_send_us(run: RunData) -> float:
+    """How late the latest burst of any island left, in µs."""
+    late_ns = (
+        _entry(this_round, "late_out_ns", f"island {code}")
+        for code, counted in run.counters["island"].items()
+        for this_round in _entry(counted, "rounds", f"island {code}")
+    )
+    return float(max(late_ns, default=0)) / 1e3
 
 
 def memory_high_water(run: RunData) -> dict[str, float]:

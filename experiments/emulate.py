@@ -31,10 +31,11 @@ from experiments.netfacts import network_facts
 from experiments.runtime import Runtime, read_runtime
 from experiments.takeovers import TAKEOVERS_FILE
 from testbed.errors import CliquenetError, MachineError
+from testbed.fidelity import FIDELITY_FILE, measure, refuse
+from testbed.linktrial import FULL, SHORT
 from testbed.livelinks import LiveLinks
 from testbed.namespaces import isolate
 from testbed.network import Network, build_network
-from testbed.probe import measure_round_trips
 from testbed.processes import Supervisor
 
 if TYPE_CHECKING:
@@ -45,8 +46,6 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 READY_LIMIT_S = 120.0
 DRAIN_LIMIT_S = 60.0
-LEAD_S = 2
-"""From the choice of the start time to the start: agents fork and get ready."""
 END_SLACK_S = 10.0
 """Beyond the islands' own deadline, after which the run counts as hung."""
 
@@ -92,26 +91,42 @@ def emulate(run_dir: Path) -> None:
             )
         )
         supervisor.wait_until(lambda: control.ready, READY_LIMIT_S, "switches and first rules")
-        stage("up", "network up, measuring round-trip times")
-        trips = measure_round_trips(network, scale=plan.scale)
-        before = network.counters()
-        run = Run(plan, runtime, run_dir, network, supervisor, control, controller)
-        impairments = resolve(runtime.impairments, plan.topology)
-        changing = changes_links(runtime.events)
-        with network.impaired(impairments, changing=changing) as links:
-            start_ns = run.rounds(links)
-            fault_drops = links.lost()
-        controller.stop(DRAIN_LIMIT_S)
-        network.check()
-        facts = network_facts(
-            plan, network, control, trips, before, start_ns, impairments, fault_drops
-        )
-        _write_json(run_dir / "raw" / "network.json", facts)
-        _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
-        _write_json(run_dir / "raw" / REACTIONS_FILE, run.reactions())
-        if (takeovers := run.takeovers()) is not None:
-            _write_json(run_dir / "raw" / TAKEOVERS_FILE, takeovers)
+        stage("up", "network up, measuring links and paths")
+        fidelity = measure(network, scale=plan.scale, effort=FULL if runtime.verify else SHORT)
+        (run_dir / "raw" / FIDELITY_FILE).write_text(fidelity.model_dump_json(indent=1))
+        if runtime.verify:
+            controller.stop(DRAIN_LIMIT_S)
+        else:
+            refuse(fidelity, runtime.limits.at(runtime.clock))
+            run = Run(plan, runtime, run_dir, network, supervisor, control, controller)
+            _run_and_record(run, plan, runtime, run_dir, network, control, controller)
+        network.openvswitch.alive()
     stage("done", "network down")
+
+
+def _run_and_record(
+    run: "Run",
+    plan: Plan,
+    runtime: Runtime,
+    run_dir: Path,
+    network: Network,
+    control: ControlServer,
+    controller: ControllerProcess,
+) -> None:
+    """Run all rounds, and write down what the network did meanwhile."""
+    before = network.counters()
+    impairments = resolve(runtime.impairments, plan.topology)
+    changing = changes_links(runtime.events)
+    with network.impaired(impairments, changing=changing) as links:
+        start_ns = run.rounds(links)
+        fault_drops = links.lost()
+    controller.stop(DRAIN_LIMIT_S)
+    facts = network_facts(plan, network, control, before, start_ns, impairments, fault_drops)
+    _write_json(run_dir / "raw" / "network.json", facts)
+    _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
+    _write_json(run_dir / "raw" / REACTIONS_FILE, run.reactions())
+    if (takeovers := run.takeovers()) is not None:
+        _write_json(run_dir / "raw" / TAKEOVERS_FILE, takeovers)
 
 
 class Run:
@@ -139,7 +154,9 @@ class Run:
         self._faults = sorted(runtime.events, key=lambda fault: fault.at_ms)
         self._supervisor = supervisor
         self._control = control
-        self._start_ns = (time.monotonic_ns() // NS_PER_S + LEAD_S) * NS_PER_S
+        # Agents fork and get ready meanwhile.
+        whole_s = time.monotonic_ns() // NS_PER_S
+        self._start_ns = whole_s * NS_PER_S + round(runtime.lead_s * NS_PER_S)
         self._fleet = Fleet(
             *(plan, runtime, run_dir, network, supervisor, self._start_ns),
             ordered=self._replanner is not None,

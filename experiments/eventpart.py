@@ -7,9 +7,16 @@ from typing import Any
 from controller.installer import BASE
 from experiments.accounting import Delivery
 from experiments.incarnations import FaultRecord, Reaction
-from experiments.outcomes import RoundOutcome, check_outcomes, effects_of, round_outcomes
+from experiments.outcomes import (
+    RoundOutcome,
+    check_outcomes,
+    connected_ns,
+    effects_of,
+    round_outcomes,
+)
 from experiments.rundata import RunData
-from experiments.verdict import Finding, Promise, RoundTime
+from experiments.verdict import Promise, RoundTime
+from testbed.findings import Finding
 
 NS_PER_MS = 1_000_000
 
@@ -46,12 +53,12 @@ def event_part(
         times,
         delivery,
         _stale_by_round(run),
-        effects_of(run.faults, run.reactions),
+        effects_of(run.faults, run.reactions, run.plan.topology),
         tolerance_percent,
     )
     impaired = bool(run.runtime.impairments)
     findings = check_outcomes(outcomes, promise, impaired=impaired) if run.runtime.events else []
-    timeline = [{**_timed(f), **_reaction(f, run.reactions)} for f in run.faults]
+    timeline = [{**_timed(f), **_reaction(f, run)} for f in run.faults]
     return EventPart(outcomes, findings, timeline)
 
 
@@ -73,36 +80,41 @@ def _timed(fault: FaultRecord) -> dict[str, Any]:
     return {**what, "directions": list(fault.directions), **times}
 
 
-def _reaction(fault: FaultRecord, reactions: Sequence[Reaction]) -> dict[str, Any]:
+def _reaction(fault: FaultRecord, run: RunData) -> dict[str, Any]:
     """What the controller did about a link that went down or came up, or a lost switch."""
-    later = [r for r in reactions if fault.happened_ns is not None and r.at_ns >= fault.happened_ns]
     if fault.event in ("controller-restart", "switch-reconnect"):
-        again = [r.at_ns for r in later if r.event == "switch" and r.state == "up"]
-        return {"connected_ms": max(again) / NS_PER_MS if again else None}
+        back_ns = connected_ns(fault, run.reactions, run.plan.topology)
+        return {"connected_ms": None if back_ns is None else back_ns / NS_PER_MS}
     if fault.event not in ("link-down", "link-up"):
         return {}
-    name = set(fault.target.split("-"))
+    begun_ns, name = fault.happened_ns, set(fault.target.split("-"))
+    later = [r for r in run.reactions if begun_ns is not None and r.at_ns >= begun_ns]
     mine = [r for r in later if set(r.link.split("-")) == name]
     told = next((r for r in mine if r.event == "link"), None)
     made = next((r for r in mine if r.event == "reroute"), None)
     if made is None:
         return {"detected_ms": None if told is None else told.at_ns / NS_PER_MS, "rerouted": []}
-    actions = [r for r in later if r.event == "round" and r.at_ns >= made.at_ns]
+    since_ns = (told or made).at_ns
+    actions = [r for r in later if r.event == "round" and r.at_ns >= since_ns]
     moved = {*made.rounds, BASE}
+    done_ns = _reached(actions, "rerouted")
+    # Of rounds that are over by then, all rules are gone.
+    swept_ns = [t for k, t in _reached(actions, "swept").items() if k in moved]
+    whole = moved <= done_ns.keys()
     return {
         "detected_ms": None if told is None else told.at_ns / NS_PER_MS,
         "rerouted": list(made.rounds),
-        "rerouted_ms": _all_done(actions, "rerouted", moved),
-        "swept_ms": _all_done(actions, "swept", moved),
+        "rerouted_ms": max(done_ns[k] for k in moved) / NS_PER_MS if whole else None,
+        "swept_ms": max(swept_ns) / NS_PER_MS if swept_ns else None,
         "rules": made.rules,
         "cut_off": [list(ends) for ends in made.cut_off],
     }
 
 
-def _all_done(actions: Sequence[Reaction], action: str, rounds: set[int]) -> float | None:
-    """When the last of some rounds had its rules changed, in ms; None if not all did."""
+def _reached(actions: Sequence[Reaction], action: str) -> dict[int, int]:
+    """Round to when something had first been done about its rules, in ns."""
     first: dict[int, int] = {}
     for done in actions:
         if done.action == action and done.round is not None:
             first.setdefault(done.round, done.at_ns)
-    return max(first[k] for k in rounds) / NS_PER_MS if rounds <= first.keys() else None
+    return first

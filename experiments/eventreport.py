@@ -45,5 +45,6 @@ def _outcome(told: dict[str, Any]) -> str:
         missing, expected = told["contributions_missing"], told["contributions_expected"]
         text += f": {missing} of {expected} contributions missing"
     where = f" ({', '.join(told['islands'])})" if told["islands"] else ""
+    where += "" if told["rules_in_time"] else ", its rules were late"
     why = f", after {'; '.join(told['events'])}" if told["events"] else ""
     return f"{text}{where}{why}"

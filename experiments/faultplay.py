@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
-from experiments.agenda import Agenda
+from experiments.agenda import Action, Agenda
 from experiments.controllerprocess import ControllerProcess
 from experiments.faults import (
     ControllerRestart,
@@ -64,7 +64,7 @@ class Scene:
     timeline: list[Record] = field(default_factory=list)
     reshaped: Callable[[Sequence[str]], None] = lambda names: None
 
-    def after(self, delay_ms: float, action: "_Action") -> None:
+    def after(self, delay_ms: float, action: Action) -> None:
         """Do something after a while."""
         self.agenda.at(time.monotonic_ns() + round(delay_ms * NS_PER_MS), action)
 
@@ -73,12 +73,7 @@ class Scene:
         return self.fleet.since_start_ns()
 
 
-class _Action(Protocol):
-    def __call__(self) -> None: ...
-
-
-class _Handler(Protocol):
-    def __call__(self, fault: Any, scene: Scene, record: Record) -> None: ...
+_Handler: TypeAlias = Callable[[Any, Scene, Record], None]
 
 
 def play(fault: Fault, scene: Scene) -> None:

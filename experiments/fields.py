@@ -126,11 +126,7 @@ def entries(models: Mapping[str, type[BaseModel]], key: str) -> BeforeValidator:
     """
 
     def check(value: object) -> object:
-        if isinstance(value, str):
-            try:
-                value = yaml.safe_load(value)
-            except yaml.YAMLError:
-                raise ValueError("write a list, such as [{key: value}]") from None
+        value = _from_text(value, "a list, such as [{key: value}]")
         if not isinstance(value, list | tuple):
             raise ValueError(f'"{value}" is not a list')
         for number, entry in enumerate(value, 1):
@@ -148,8 +144,33 @@ def entries(models: Mapping[str, type[BaseModel]], key: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def group(model: type[BaseModel]) -> BeforeValidator:
+    """A mapping with the keys of a model; a text, of the command line, is read as YAML."""
+
+    def check(value: object) -> object:
+        value = _from_text(value, "a mapping, such as {key: value}")
+        if isinstance(value, BaseModel):
+            return value
+        if not isinstance(value, dict):
+            raise ValueError(f'"{value}" has no keys')
+        _known(value, model.model_fields, "")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _from_text(value: object, form: str) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ValueError(f"write {form}") from None
+
+
 def _known(keys: Iterable[object], valid: Iterable[str], where: str) -> None:
     names = list(valid)
     for key in keys:
         if key not in names:
-            raise ValueError(f'{where}: unknown key "{key}": {suggestion(str(key), names)}')
+            place = f"{where}: " if where else ""
+            raise ValueError(f'{place}unknown key "{key}": {suggestion(str(key), names)}')

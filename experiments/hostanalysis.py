@@ -14,27 +14,35 @@ from agents.operands import chunk_layout
 from agents.records import Kind, read_events
 from controller.hostplan import HostPlan
 from controller.plan import Plan, read_plan
+from experiments.conservation import Conservation
 from experiments.hostresumption import check_takeovers, known_before, resumptions
 from experiments.incarnations import FaultRecord, read_faults
 from experiments.network_record import NetworkRecord, measured_loads, read_network
 from experiments.replanner import replan_again
-from experiments.results import amend_manifest, read_json, read_state, write_json
+from experiments.results import (
+    amend_manifest,
+    configured,
+    read_json,
+    read_manifest,
+    read_state,
+    write_json,
+)
 from experiments.runtime import Runtime, read_runtime
 from experiments.takeovers import TakeoverRecord, read_takeovers
+from experiments.trust import Trust, check_sends, read_trust
 from experiments.verdict import (
-    Finding,
     Promise,
     RoundTime,
     check_links,
-    check_network,
+    check_shapers,
     check_times,
-    judge,
 )
 from testbed.errors import InputError
+from testbed.findings import Finding, judge, reasons
 from testbed.paths import give_to_caller
 
 NS_PER_MS = 1_000_000
-TOLERANCE_PERCENT = 1.0
+DEFAULT_TOLERANCE_PERCENT = 1.0
 """How far the measured time may lie from the schedule's."""
 
 
@@ -47,18 +55,13 @@ class HostRun:
     hosts: HostPlan
     runtime: Runtime
     network: NetworkRecord
+    trust: Trust
     events: tuple[npt.NDArray[np.void], ...]
     """By city index."""
     counters: tuple[dict[str, Any], ...]
     """By city index."""
     faults: tuple[FaultRecord, ...] = ()
     takeovers: tuple[TakeoverRecord, ...] = ()
-
-    @property
-    def lost_as_asked(self) -> int:
-        """Datagrams that links which were down dropped, or hosts after their schedule was over."""
-        abandoned: int = sum(counted["drops"].get("abandoned", 0) for counted in self.counters)
-        return abandoned + sum(qdisc.fault_drops for qdisc in self.network.qdiscs)
 
     @property
     def plans(self) -> list[tuple[float, HostPlan]]:
@@ -92,6 +95,7 @@ def load_host_run(run_dir: Path) -> HostRun:
         plan.collective,
         read_runtime(run_dir / "runtime.json"),
         read_network(raw / "network.json"),
+        read_trust(run_dir),
         events,
         tuple(read_json(raw / f"{ROLE}-{code}.json") for code in plan.topology.codes),
         read_faults(raw),
@@ -178,15 +182,26 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     sent = sum(counted["datagrams_out"] for counted in run.counters)
     came = sum(int(e["count"][e["kind"] == Kind.DATA_IN].sum()) for e in run.events)
     drops = _drops(run)
+    asked = _asked_drops(run)
+    unasked = {p: n - asked.get(p, 0) for p, n in drops.items() if n > asked.get(p, 0)}
+    lost = max(0, sent - came - sum(drops.values()))
+    conservation = Conservation(sent, came, drops, lost)
+    limits = run.runtime.limits.at(run.runtime.clock)
+    late_us = max(counted["late_out_ns"] for counted in run.counters) / 1e3
     links = link_loads(run, transfers)
     # Without the schedule's times links are shared, and the schedule promises nothing.
     promise = Promise(feasible=hosts.release == "planned", wan=bool(run.faults))
+    manifest = read_manifest(run.run_dir)
+    tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
     findings = [
         *_check_hosts(run, exact, expected),
-        *(check_times([time], promise, TOLERANCE_PERCENT) if complete else ()),
-        *_check_losses(sent - came - run.lost_as_asked, drops),
+        *(check_times([time], promise, tolerance_percent) if complete else ()),
+        *_check_losses(sent - came - sum(asked.values()), unasked),
         *check_takeovers(run.takeovers, run.faults, again),
-        *check_network(run.network, plan, run.runtime.clock),
+        *conservation.findings(limits),
+        *check_shapers(run.network, plan, run.runtime.mtu_bytes),
+        *run.trust.findings(limits),
+        *check_sends(late_us, limits),
         *check_links(links, plan, promise),
     ]
     return {
@@ -196,9 +211,10 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "model": hosts.model,
         "release": hosts.release,
         "clock": run.runtime.clock,
+        "clock_reason": manifest.get("clock_reason"),
         "seed": run.runtime.seed,
         "verdict": judge(findings),
-        "reasons": [f.text for f in sorted(findings, key=lambda f: f.level != "FAIL")],
+        "reasons": reasons(findings),
         "payload_bytes": hosts.payload_bytes,
         "chunks": hosts.chunks,
         "transfers": len(transfers),
@@ -221,16 +237,16 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "chunks_exact": exact,
         "packets_sent": sent,
         "packets_lost": sent - came,
-        "packets_lost_as_asked": run.lost_as_asked,
+        "packets_lost_as_asked": sum(asked.values()),
         "undisturbed_ms": hosts.time_ms,
         "takeovers": resumptions(run.takeovers, run.faults, transfers, again),
         "known_before_ms": known_before(plan, hosts, run.runtime, run.faults),
         "drops": drops,
+        **conservation.entries(),
         "links": links,
         "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
-        "rtt_max_error_us": max(
-            (abs(r.rtt_us - r.expected_us) for r in run.network.rtt), default=None
-        ),
+        **run.trust.entries(),
+        "send_late_us": late_us,
         "network_up_wall_s": round(run.network.network_up_wall_s(), 3),
         "wall_s": read_state(run.run_dir).get("wall_s"),
         "trace_sha256": _trace_sha256(run),
@@ -270,21 +286,24 @@ def _check_losses(lost: int, drops: dict[str, int]) -> list[Finding]:
 
 def _drops(run: HostRun) -> dict[str, int]:
     """Datagrams that were dropped, by place and reason."""
-    places = {
-        f"shaper {qdisc.interface}": qdisc.drops - qdisc.fault_drops for qdisc in run.network.qdiscs
-    }
+    places = {f"shaper {q.interface}": q.drops - q.drops_before for q in run.network.qdiscs}
     places |= {f"switch {name}": count for name, count in run.network.switch_drops.items()}
     for code, counted in zip(run.plan.topology.codes, run.counters, strict=True):
         full = max(counted["socket_overflow"], counted["udp"].get("RcvbufErrors", 0))
         places[f"host {code}: socket full"] = full
         places[f"host {code}: no such port"] = counted["udp"].get("NoPorts", 0)
-        asked = {"abandoned"}  # came for a schedule that another one has taken over from
-        places |= {
-            f"host {code}: {why}": count
-            for why, count in counted["drops"].items()
-            if why not in asked
-        }
+        places |= {f"host {code}: {why}": count for why, count in counted["drops"].items()}
     return {place: count for place, count in sorted(places.items()) if count}
+
+
+def _asked_drops(run: HostRun) -> dict[str, int]:
+    """Those of them at links that were down, and of transfers that another schedule gave up."""
+    places = {f"shaper {q.interface}": q.fault_drops for q in run.network.qdiscs}
+    places |= {
+        f"host {code}: abandoned": counted["drops"].get("abandoned", 0)
+        for code, counted in zip(run.plan.topology.codes, run.counters, strict=True)
+    }
+    return {place: count for place, count in places.items() if count}
 
 
 def _trace_sha256(run: HostRun) -> str:

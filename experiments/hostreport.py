@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.runfigures import print_figures, print_outcome
+from experiments.runfigures import network_rows, print_figures, print_outcome
 from experiments.units import format_bytes
 
 
@@ -38,6 +38,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         least = min(known.values())
         over = None if measured is None else measured / least
         rows.append(("had it known", f"{least:.2f} ms", f"{_known(over, '{:.3f}')} of it"))
+    rows += network_rows(summary)
     rows.append(("network up", "", f"{summary['network_up_wall_s']:.1f} s wall"))
     return rows
 

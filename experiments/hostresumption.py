@@ -18,7 +18,7 @@ from experiments.hostnetwork import datagram_network
 from experiments.incarnations import FaultRecord
 from experiments.runtime import Runtime
 from experiments.takeovers import TakeoverRecord
-from experiments.verdict import Finding
+from testbed.findings import Finding
 
 NS_PER_MS = 1_000_000
 PS_PER_NS = 1000

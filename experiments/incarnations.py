@@ -58,7 +58,8 @@ class Reaction(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     event: str
-    """``link``, ``switch``: it was told of one; ``reroute``, ``round``: it did something."""
+    """``link``, ``switch``: it was told of one; ``reroute``, ``round``: it did something;
+    ``late``: a round began that it had not installed everywhere."""
     at_ns: int
     state: str = ""
     """Of the link or the switch: up, down."""
@@ -73,6 +74,8 @@ class Reaction(BaseModel):
     action: str = ""
     """What became of the rules of ``round``; −1 are those of single packets."""
     dpid: int = 0
+    switches: tuple[str, ...] = ()
+    """That lacked the rules of ``round``."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from experiments.accounting import Legs, explained_losses
 from experiments.losses import LinkLoss, link_losses, loss_faults, total_lost, unread
 from experiments.recovery import measure_recovery
 from experiments.rundata import RunData
-from experiments.verdict import MENDED, Finding, Promise, check_faults
+from experiments.verdict import MENDED, Promise, check_faults
+from testbed.findings import Finding
 
 NS_PER_MS = 1_000_000
 

@@ -3,7 +3,7 @@
 The reader's side is `experiments.network_record`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from testbed.addressing import AGGREGATOR_PORT
 from testbed.errors import CliquenetError
 from testbed.impairment import Impairment
 from testbed.network import Network
-from testbed.probe import RoundTrip
 
 _READINGS = 50
 
@@ -23,23 +22,20 @@ def network_facts(
     plan: Plan,
     network: Network,
     control: ControlServer,
-    trips: Sequence[RoundTrip],
     before: dict[str, Any],
     start_ns: int,
     impairments: Mapping[str, Impairment],
     fault_drops: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Collect shapers, drops, round-trip times and rule times of a finished run.
+    """Collect shapers, drops and rule times of a finished run.
 
     Parameters
     ----------
     plan, network, control
         The run.
-    trips
-        Round-trip times measured before the first round.
     before
-        The network's counters when those were measured, so that the streams can be
-        told from the echoes.
+        The network's counters when it had been measured, so that the streams can be
+        told from the probes.
     start_ns
         Start of round 0 on the monotonic clock; the times in the result are relative to it.
     impairments
@@ -65,16 +61,7 @@ def network_facts(
             }
             for row in counters["queues"]
         ],
-        "rtt": [
-            {
-                "src": trip.src,
-                "dst": trip.dst,
-                "rtt_us": trip.rtt_ns / 1e3,
-                "expected_us": trip.expected_ns / 1e3,
-            }
-            for trip in trips
-        ],
-        "switch_drops": _switch_drops(counters),
+        "switch_drops": _switch_drops(before, counters),
         "aggregator_frames": _aggregator_frames(network, before, counters, reports),
         "island_udp": _island_udp(network),
         "rounds": [
@@ -190,11 +177,16 @@ def _island_udp(network: Network) -> dict[str, dict[str, int]]:
     return counted
 
 
-def _switch_drops(counters: dict[str, Any]) -> dict[str, int]:
-    """Packets that interfaces or the datapath dropped; only places that dropped any."""
+def _switch_drops(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
+    """Packets that interfaces or the datapath dropped since; only places that dropped any."""
+    first, last = _drops_so_far(before), _drops_so_far(after)
+    return {place: n - first[place] for place, n in last.items() if n > first[place]}
+
+
+def _drops_so_far(counters: dict[str, Any]) -> dict[str, int]:
     drops = {}
     for row in counters["interfaces"]:
         for key in ("rx_dropped", "tx_dropped", "rx_errors", "tx_errors"):
             drops[f"{row['name']} {key}"] = row[key]
     drops["datapath upcalls lost"] = counters["datapath"]["lost"]
-    return {place: count for place, count in drops.items() if count}
+    return drops

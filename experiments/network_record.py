@@ -59,16 +59,6 @@ class QdiscRecord(_Record):
     """Bytes still queued when it was read."""
 
 
-class RttRecord(_Record):
-    """Round-trip time of one pair of islands, without load."""
-
-    src: str
-    dst: str
-    rtt_us: float
-    expected_us: float
-    """Path delay there and back plus serialisation at each shaper."""
-
-
 class RulesRecord(_Record):
     """When the rules of one round were confirmed and removed by every switch."""
 
@@ -83,7 +73,6 @@ class NetworkRecord(_Record):
     network_up: dict[str, float]
     """Wall seconds by step; ``total_wall_s``, if present, is the whole."""
     qdiscs: tuple[QdiscRecord, ...]
-    rtt: tuple[RttRecord, ...]
     switch_drops: dict[str, int] = Field(default_factory=dict)
     """City code (or code and reason) to datagrams that its switch dropped."""
     aggregator_frames: dict[str, int] = Field(default_factory=dict)

@@ -12,7 +12,10 @@ from typing import Any, Literal
 from controller.plan import Plan
 from experiments.accounting import Delivery
 from experiments.incarnations import FaultRecord, Reaction
-from experiments.verdict import Finding, Promise, RoundTime
+from experiments.verdict import Promise, RoundTime
+from testbed.addressing import dpid
+from testbed.findings import Finding
+from testbed.topology import Topology
 
 NS_PER_MS = 1_000_000
 Outcome = Literal["whole", "late", "partial", "lost"]
@@ -105,7 +108,9 @@ class Effect:
         return before_end and (self.until_ns is None or self.until_ns >= begin_ns)
 
 
-def effects_of(faults: Sequence[FaultRecord], reactions: Sequence[Reaction]) -> list[Effect]:
+def effects_of(
+    faults: Sequence[FaultRecord], reactions: Sequence[Reaction], topology: Topology
+) -> list[Effect]:
     """When each event that happened had an effect.
 
     A switch that lost its controller, and a controller that came back, are without each
@@ -116,14 +121,28 @@ def effects_of(faults: Sequence[FaultRecord], reactions: Sequence[Reaction]) -> 
         if fault.happened_ns is None or fault.event == "link-up":
             continue
         until_ns = fault.ended_ns
-        if until_ns is not None and fault.event in ("controller-restart", "switch-reconnect"):
-            again = [r.at_ns for r in reactions if r.event == "switch" and r.state == "up"]
-            until_ns = max([until_ns, *(t for t in again if t >= fault.happened_ns)])
+        if fault.event in ("controller-restart", "switch-reconnect"):
+            until_ns = connected_ns(fault, reactions, topology)
         name = f"{fault.event} {fault.target}".rstrip()
         found.append(
             Effect(f"{name} at {fault.at_ns / NS_PER_MS:g} ms", fault.happened_ns, until_ns)
         )
     return found
+
+
+def connected_ns(
+    fault: FaultRecord, reactions: Sequence[Reaction], topology: Topology
+) -> int | None:
+    """When the switches that lost their controller had one again; None: not in the run."""
+    if fault.happened_ns is None:
+        return None
+    codes = (fault.target,) if fault.target else topology.codes
+    back: dict[int, int] = {}
+    for told in reactions:
+        if (told.event, told.state) == ("switch", "up") and told.at_ns >= fault.happened_ns:
+            back.setdefault(told.dpid, told.at_ns)
+    missing = {dpid(topology.index(code)) for code in codes}
+    return max(back[n] for n in missing) if missing <= back.keys() else None
 
 
 def check_outcomes(

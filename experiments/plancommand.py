@@ -62,7 +62,7 @@ def plan_and_show(
     files.append(write_sensitivities(files[0].parent, bottlenecks))
     if as_json:
         found = sensitivities_object(bottlenecks)
-        _print_object({**plan_object(plan), **found, "files": _names(files)})
+        print_object({**plan_object(plan), **found, "files": _names(files)})
     else:
         print_plan(plan)
         print_sensitivities(bottlenecks)
@@ -89,12 +89,12 @@ def optimise_and_show(
             found = find_best(config, budget_s=budget_s, tick=step.tick)
     except InfeasibleError as error:
         if as_json:
-            _print_object(_nothing_feasible(config, str(error)))
+            print_object(_nothing_feasible(config, str(error)))
         raise
     digest = run_prefix(config).rpartition("-")[2]
     files = write_optimised(results_dir / OPTIMIZED / f"{memory}-{digest}", found)
     if as_json:
-        _print_object({**optimised_object(found), "files": _names(files)})
+        print_object({**optimised_object(found), "files": _names(files)})
         return 0
     print_front(found)
     print_plan(found.plan)
@@ -115,7 +115,7 @@ def compare_and_show(request: Request, results_dir: Path, *, as_json: bool) -> i
     """
     made = compare(request, results_dir, progress=Step)
     if as_json:
-        _print_object(_comparison_object(made))
+        print_object(_comparison_object(made))
     else:
         print_rows(made.rows, made.title)
         for note in made.notes:
@@ -147,7 +147,7 @@ def sweep_losses_and_show(
     )
     if as_json:
         rows = [asdict(row) for row in made.rows]
-        _print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
+        print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
     else:
         print_losses(made.rows, made.title)
         _print_line(f"table and plot: {made.folder}")
@@ -174,7 +174,7 @@ def compare_collectives_and_show(
     made = compare_collectives(config, results_dir, quick=quick, workers=workers, progress=Step)
     if as_json:
         rows = [asdict(row) for row in made.rows]
-        _print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
+        print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
     else:
         print_collectives(made.rows, made.title)
         _print_line(f"table and plot: {made.folder}")
@@ -201,7 +201,7 @@ def compare_failures_and_show(
     made = compare_failures(config, results_dir, quick=quick, workers=workers, progress=Step)
     if as_json:
         rows = [asdict(row) for row in made.rows]
-        _print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
+        print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
     else:
         print_failures(made.rows, made.title)
         _print_line(f"table and plot: {made.folder}")
@@ -247,7 +247,7 @@ def _names(files: list[Path]) -> list[str]:
     return [str(path) for path in files]
 
 
-def _print_object(value: Mapping[str, Any]) -> None:
+def print_object(value: Mapping[str, Any]) -> None:
     """Print one JSON object on a line of its own: no wrapping, nothing after it."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
     sys.stdout.flush()

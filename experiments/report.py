@@ -11,9 +11,10 @@ from controller.planner import TREE_FAMILIES
 from experiments.eventreport import event_lines
 from experiments.optimizefiles import clique_sizes
 from experiments.optimizing import Optimised
-from experiments.runfigures import print_figures, print_outcome
+from experiments.runfigures import network_rows, print_figures, print_outcome
 from experiments.sources import key_names, published
 from experiments.units import format_bytes
+from testbed.limits import Limits
 
 _ON_OFF = {True: "on", False: "off"}
 _CITIES_PER_LINE = 3
@@ -49,6 +50,7 @@ _BASIC = (
     "duplicate_percent",
     "reorder_percent",
     "link_jitter_us",
+    "limits",
 )
 """Keys that are variables of ``make``; the others go through ``--set`` or a file."""
 
@@ -130,6 +132,8 @@ def _default(key: str, value: object) -> str:
         return "null"
     if value == ():
         return "[]"
+    if value == Limits():
+        return "{}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -185,6 +189,7 @@ def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         ),
         ("sums exact", "yes", "yes" if summary["sums_exact"] else "NO"),
         ("packets lost", "0", f"{summary['packets_lost']} of {summary['packets_sent']}"),
+        ("unaccounted", "0", _unaccounted(summary)),
         (
             "memory",
             _memory(summary),
@@ -197,10 +202,21 @@ def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
             format_bytes(busiest.get("bytes_planned", 0.0), 4),
             format_bytes(busiest.get("bytes_measured", 0.0), 4),
         ),
+        *_lateness_rows(summary),
         ("largest RTT error", "", _number(summary["rtt_max_error_us"], "–", " µs")),
+        *network_rows(summary),
         ("network up", "", f"{summary['network_up_wall_s']:.1f} s wall"),
         ("whole run", "", _number(summary["wall_s"], "–", " s wall")),
     ]
+
+
+def _lateness_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """How late sends were on the real clock; in virtual time they are not."""
+    late = summary["send_lateness"]
+    if late is None or summary["clock"] != "real":
+        return []
+    times = "/".join(f"{late[f'{name}_ms']:.2f}" for name in ("p50", "p99", "max"))
+    return [("sends late p50/p99/max", "", f"{times} ms")]
 
 
 def _planned_lifetime(summary: dict[str, Any]) -> str:
@@ -266,6 +282,11 @@ def _memory(summary: dict[str, Any]) -> str:
     if fifo > 1.1 * limit:
         text += f" + FIFO {format_bytes(fifo - limit, 3)}"
     return text
+
+
+def _unaccounted(summary: dict[str, Any]) -> str:
+    count = summary["conservation"]["unaccounted"]
+    return "unknown" if count is None else str(count)
 
 
 def _number(value: float | None, absent: str, unit: str) -> str:

@@ -20,6 +20,9 @@ State = Literal["running", "complete", "incomplete", "failed"]
 
 PARTS = ("raw", "log", "events", "plots")
 LATEST = "latest"
+_OWNER_VARIABLE = "CLIQUENET_OWNER"
+VERIFIED = "verify"
+"""Folder of all verifications, below that of all runs."""
 
 _ROOT = Path(__file__).parent.parent
 _PACKAGES = (
@@ -37,7 +40,7 @@ _PACKAGES = (
 )
 
 
-def create_run(results_dir: Path, config: ExperimentConfig) -> Path:
+def create_run(results_dir: Path, config: ExperimentConfig, prefix: str | None = None) -> Path:
     """Make the folder of a new run and point ``latest`` to it.
 
     The repetition is the first free number; two runs that start at the same
@@ -48,7 +51,7 @@ def create_run(results_dir: Path, config: ExperimentConfig) -> Path:
     Path
         ``results_dir/<run id>``, with its parts, in state ``running``.
     """
-    prefix = run_prefix(config)
+    prefix = run_prefix(config) if prefix is None else prefix
     try:
         make_dir(results_dir)
         run_dir = _claim(results_dir, prefix)
@@ -83,7 +86,7 @@ def set_state(run_dir: Path, state: State, message: str = "") -> None:
         "wall_s": round(now - started, 3),
     }
     if state == "running":
-        status["owner"] = _identify(os.getpid())
+        status["owner"] = _owner()
     write_json(run_dir / "status.json", status)
 
 
@@ -95,6 +98,14 @@ def own(run_dir: Path, pid: int, folder: Path | None = None) -> None:
     status = read_state(run_dir)
     made = {"process": _identify(pid), "folder": None if folder is None else str(folder)}
     write_json(run_dir / "status.json", {**status, "made": [*status.get("made", ()), made]})
+
+
+def owned_by_this_process() -> dict[str, str]:
+    """The environment that makes this process the owner of a run inside its guest.
+
+    The guest's own processes mean nothing to whoever looks at the run from here.
+    """
+    return {_OWNER_VARIABLE: json.dumps(_identify(os.getpid()))}
 
 
 def is_running(process: object) -> bool:
@@ -140,6 +151,17 @@ def write_manifest(
         **extra,
     }
     write_json(run_dir / "manifest.json", manifest)
+
+
+def read_manifest(run_dir: Path) -> dict[str, Any]:
+    """Read what `write_manifest` wrote; empty if nothing was."""
+    path = run_dir / "manifest.json"
+    return read_json(path) if path.exists() else {}
+
+
+def configured(manifest: Mapping[str, Any], key: str, default: float) -> float:
+    """A number of the config that a manifest holds; a run of an older version may lack it."""
+    return float(manifest.get("config", {}).get(key, default))
 
 
 def amend_manifest(run_dir: Path, **entries: object) -> None:
@@ -208,6 +230,11 @@ def _point_latest(results_dir: Path, run_id: str) -> None:
     half.symlink_to(run_id)
     give_to_caller(half)
     half.replace(latest)
+
+
+def _owner() -> dict[str, Any]:
+    told = os.environ.get(_OWNER_VARIABLE)
+    return json.loads(told) if told else _identify(os.getpid())
 
 
 def _identify(pid: int) -> dict[str, object]:

@@ -8,20 +8,23 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from agents.native.build import ensure_kernel_library
 from controller.plan import Plan
-from experiments.config import ExperimentConfig
+from experiments.config import LEAD_S, ExperimentConfig
 from experiments.faults import disturbed
 from experiments.impairments import resolve, uplinks
 from experiments.planning import plan_experiment
 from experiments.results import create_run, own, read_json, set_state, write_json, write_manifest
 from experiments.runtime import Runtime
 from experiments.stages import StageFollower
-from testbed.errors import CliquenetError, InfeasibleError, InputError
+from experiments.trust import write_refusal
+from testbed.errors import CliquenetError, InfeasibleError, InputError, UntrustedRunError
+from testbed.health import HEALTH_FILE, watch_host
 from testbed.paths import cache_dir, give_to_caller
-from testbed.preflight import choose_clock, require_root
+from testbed.preflight import ASKED, Clock, choose_clock, require_root
+from testbed.virtualtime.boot import is_guest
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import run_in_virtual_time
 
@@ -79,24 +82,49 @@ def run_experiment(
         raise InfeasibleError(
             f"{plan.schedule} is infeasible: {plan.reason} (FORCE=1 runs it all the same)"
         )
-    if clock == "real":
-        require_root()
-    kernel = ensure_kernel() if clock == "virtual" else None
+    kernel = choose_kernel(clock)
     if config.engine == "native" and config.aggregation:
         ensure_kernel_library()  # here, for the virtual machine may not keep what it builds
     run_dir = create_run(results_dir, config)
-    with _state_of(run_dir), termination_interrupts():
-        plan.write(run_dir / "plan.json")
-        make_runtime(config, plan, run_dir).write(run_dir / "runtime.json")
-        name = f"User Mode Linux {kernel.parent.name}" if kernel else platform.release()
-        write_manifest(run_dir, config, kernel=name, extra={"clock_reason": why})
-        with progress(f"running {plan.rounds} rounds of {plan.schedule}") as step:
-            _emulate(config, run_dir, kernel, step)
+    with state_of(run_dir), termination_interrupts():
+        runtime = make_runtime(config, plan, run_dir)
+        record_start(run_dir, config, plan, runtime, kernel, why)
+        title = f"running {plan.rounds} rounds of {plan.schedule} in {clock} time"
+        with progress(title if why == ASKED else f"{title} ({why})") as step:
+            try:
+                times = run_emulation(config, run_dir, kernel, step)
+            except UntrustedRunError:
+                write_refusal(run_dir, config.limits.at(clock))
+                raise
+        _add_wall_times(run_dir, times)
     return run_dir
 
 
+def choose_kernel(clock: str) -> Path | None:
+    """What the emulation runs on: the virtual-time kernel, or this machine's own (none)."""
+    if clock == "virtual":
+        return ensure_kernel()
+    require_root()
+    return None
+
+
+def record_start(
+    run_dir: Path,
+    config: ExperimentConfig,
+    plan: Plan,
+    runtime: Runtime,
+    kernel: Path | None,
+    clock_reason: str,
+) -> None:
+    """Write what the emulation reads, and the manifest."""
+    plan.write(run_dir / "plan.json")
+    runtime.write(run_dir / "runtime.json")
+    name = f"User Mode Linux {kernel.parent.name}" if kernel else host_kernel()
+    write_manifest(run_dir, config, kernel=name, extra={"clock_reason": clock_reason})
+
+
 @contextmanager
-def _state_of(run_dir: Path) -> Iterator[None]:
+def state_of(run_dir: Path) -> Iterator[None]:
     """Mark the run complete, incomplete or failed, however the block ends."""
     try:
         yield
@@ -128,9 +156,15 @@ def termination_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def host_kernel() -> str:
+    """The release of this machine's own kernel, and whether that is a packaged program."""
+    return f"{platform.release()}{' (User Mode Linux)' if is_guest() else ''}"
+
+
 def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime:
     """What the emulation needs to know beside the plan."""
     timeout_ms = config.timeout_ms
+    clock: Clock = "real" if config.clock == "real" else "virtual"
     # Bursts meet the shaper of an uplink whole: it would lose all of one or none.
     # And every switch takes a burst in whole before it sends it on, which adds up over steps.
     lossy_uplink = uplinks(
@@ -140,7 +174,7 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         )
     )
     return Runtime(
-        clock="real" if config.clock == "real" else "virtual",
+        clock=clock,
         seed=config.seed,
         mtu_bytes=config.mtu_bytes,
         burst_datagrams=1 if lossy_uplink or plan.collective else config.burst_datagrams,
@@ -160,19 +194,37 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         replan_ms=config.replan_ms,
         impairments=config.lossy_links,
         events=config.events,
+        lead_s=LEAD_S[clock] if config.lead_s is None else config.lead_s,
         on_link_down=config.on_link_down,
         on_fault=config.on_fault,
+        limits=config.limits,
     )
 
 
-def _emulate(config: ExperimentConfig, run_dir: Path, kernel: Path | None, step: Progress) -> None:
-    """Run the emulation program in the guest, or on this host, and keep its output."""
+def run_emulation(
+    config: ExperimentConfig, run_dir: Path, kernel: Path | None, step: Progress
+) -> dict[str, float]:
+    """Run the emulation program in the guest, or on this host, and keep its output.
+
+    Returns
+    -------
+    dict
+        Wall seconds of each step until the network was up.
+
+    Raises
+    ------
+    UntrustedRunError
+        The network is not as asked for; nothing ran on it.
+    CliquenetError
+        It failed.
+    """
     run_dir = run_dir.resolve()
     # Compiled once here: the guest would compile every module again at each boot.
     for room in ROOMS:
         compileall.compile_dir(ROOT / room, quiet=2)
     command = [sys.executable, "-m", "experiments.emulate", str(run_dir)]
-    with StageFollower(run_dir / "log" / "emulation.log", step.tick) as follower:
+    log = run_dir / "log" / "emulation.log"
+    with watch_host(run_dir / "raw" / HEALTH_FILE), StageFollower(log, step.tick) as follower:
         if kernel is not None:
             status = run_in_virtual_time(
                 command,
@@ -189,13 +241,13 @@ def _emulate(config: ExperimentConfig, run_dir: Path, kernel: Path | None, step:
             ).status
         else:
             status = follower.run(command, cwd=ROOT, wall_limit_s=config.wall_limit_s)
+    if status == UntrustedRunError.status:
+        raise UntrustedRunError(follower.last_error())
     if status != 0:
         raise CliquenetError(f"the run failed: {follower.last_error()} (logs: {run_dir / 'log'})")
-    _add_wall_times(run_dir, follower)
+    return follower.wall_times_until("up")
 
 
-def _add_wall_times(run_dir: Path, follower: StageFollower) -> None:
+def _add_wall_times(run_dir: Path, times: dict[str, float]) -> None:
     path = run_dir / "raw" / "network.json"
-    record: dict[str, Any] = read_json(path)
-    record["network_up"] = follower.wall_times_until("up")
-    write_json(path, record)
+    write_json(path, {**read_json(path), "network_up": times})

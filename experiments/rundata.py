@@ -26,6 +26,7 @@ from experiments.incarnations import (
 from experiments.network_record import NetworkRecord, read_network
 from experiments.results import read_json
 from experiments.runtime import Runtime, read_runtime
+from experiments.trust import Trust, read_trust
 from testbed.errors import InputError
 
 
@@ -45,6 +46,7 @@ class RunData:
     plan: Plan
     runtime: Runtime
     network: NetworkRecord
+    trust: Trust
     trace: Trace
     layout: StreamLayout
     counters: dict[str, dict[str, dict[str, Any]]]
@@ -91,6 +93,7 @@ def load_run(run_dir: Path) -> RunData:
         plan=plan,
         runtime=runtime,
         network=read_network(raw / "network.json"),
+        trust=read_trust(run_dir),
         trace=read_trace(raw, plan.topology, aggregation=plan.aggregation, faults=faults),
         layout=layout,
         counters={

@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from testbed.preflight import ASKED
+
 _VERDICT_STYLE = {"PASS": "bold green", "DEGRADED": "bold yellow", "FAIL": "bold red"}
 
 
@@ -23,8 +25,27 @@ def print_figures(
     console.print(table)
 
 
+def network_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The worst of all links, as they were measured before the run."""
+    worst = summary["fidelity"]
+    rows = (("delay", "delay_error_us", ".3f", " µs"), ("rate", "rate_error_percent", ".3f", " %"))
+    return [
+        (f"link {what} error", "", "unknown" if (e := worst[key]) is None else f"{e:{form}}{unit}")
+        for what, key, form, unit in rows
+    ]
+
+
 def print_outcome(run_dir: Path, summary: dict[str, Any], console: Console) -> None:
-    """Print verdict, reasons, and where the files are."""
+    """Print clock and verdict with their reasons, and where the files are."""
+    if (why := summary.get("clock_reason") or ASKED) != ASKED:
+        console.print(f"clock    {summary['clock']}, {why}", markup=False, soft_wrap=True)
+    print_verdict(summary, console)
+    console.print(f"plots    {run_dir / 'plots'}", markup=False, soft_wrap=True)
+    console.print(f"trace    {summary['trace_sha256'][:16]}…", markup=False)
+
+
+def print_verdict(summary: dict[str, Any], console: Console) -> None:
+    """Print verdict and reasons."""
     verdict = summary["verdict"]
     console.print(f"verdict  [{_VERDICT_STYLE[verdict]}]{verdict}[/]")
     for reason in summary["reasons"][:6]:
@@ -32,5 +53,3 @@ def print_outcome(run_dir: Path, summary: dict[str, Any], console: Console) -> N
     hidden = len(summary["reasons"]) - 6
     if hidden > 0:
         console.print(f"  - and {hidden} more in summary.json")
-    console.print(f"plots    {run_dir / 'plots'}", markup=False, soft_wrap=True)
-    console.print(f"trace    {summary['trace_sha256'][:16]}…", markup=False)

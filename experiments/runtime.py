@@ -9,6 +9,7 @@ from agents.names import Collision, ElementType, EngineName, Hash, MemoryModel
 from experiments.faults import Fault, OnFault, OnLinkDown
 from experiments.impairments import LinkImpairment
 from testbed.jsonmodel import read_model
+from testbed.limits import Limits
 from testbed.topology import Frozen
 
 
@@ -35,8 +36,13 @@ class Runtime(Frozen):
     replan_ms: float = 100.0
     impairments: tuple[LinkImpairment, ...] = ()
     events: tuple[Fault, ...] = ()
+    lead_s: float = 2.0
     on_link_down: OnLinkDown = "reroute"
     on_fault: OnFault = "continue"
+    verify: bool = False
+    """Measure the network in full, and run no rounds."""
+    limits: Limits = Limits()
+    """Those that are not given are the clock's."""
 
     def write(self, path: Path) -> None:
         """Write the settings as JSON."""

@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.results import read_json
 
 OF_THE_MACHINE = frozenset(
-    {"run_id", "wall_s", "network_up_wall_s", "network_up", "processor_s", "clock_reason"}
+    {"run_id", "wall_s", "network_up_wall_s", "network_up", "processor_s", "clock_reason", "host"}
 )
 """Entries of a summary that tell of the machine's own time, not of the run's."""
 _TABLES = ("events", "plots")

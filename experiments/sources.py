@@ -8,7 +8,8 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from experiments.config import CONFIGS_DIR, ExperimentConfig
-from experiments.faults import FAULTS, check_faults
+from experiments.faultchecks import check_faults
+from experiments.faults import FAULTS
 from experiments.impairments import resolve
 from testbed.errors import InputError, suggestion
 from testbed.topology import load_topology

@@ -83,6 +83,19 @@ def this_distribution(path: Path = Path("/etc/os-release")) -> Distribution:
     return Distribution(values.get("ID", "unknown"), values.get("VERSION_ID", "?"))
 
 
+def installed_packages() -> dict[str, str]:
+    """Installed packages and their versions.
+
+    Raises
+    ------
+    MachineError
+        This is no distribution of Debian's kind.
+    """
+    listing = run(["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Status}\n"])
+    rows = (line.split() for line in listing.splitlines() if line.endswith(" installed"))
+    return {row[0]: row[1] for row in rows}
+
+
 def missing_packages(wanted: tuple[str, ...]) -> list[str]:
     """Those of the packages that are not installed, in their order.
 
@@ -91,8 +104,7 @@ def missing_packages(wanted: tuple[str, ...]) -> list[str]:
     MachineError
         This is no distribution of Debian's kind.
     """
-    listing = run(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n"])
-    installed = {line.split()[0] for line in listing.splitlines() if line.endswith(" installed")}
+    installed = installed_packages()
     return [name for name in wanted if name not in installed]
 
 

@@ -19,7 +19,7 @@ LOCK_FILE = Path(__file__).parent.parent / "requirements.lock"
 # What builds the source packages (ryu needs these very versions); pinned before the rest.
 _BUILD_TOOLS = ("pip", "setuptools", "wheel", "pbr")
 _MARKER = "complete"
-_NEEDED_BYTES = 1_500_000_000
+NEEDED_BYTES = 1_500_000_000
 _PROBE = "import mininet, numpy, os_ken, pyarrow, pydantic, ryu"
 # Neither the user's nor make's settings may lead pip elsewhere.
 _CLEAN = {"PYTHONPATH": "", "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
@@ -108,9 +108,9 @@ def _folder() -> Path:
 
 def _make(folder: Path) -> None:
     free = shutil.disk_usage(folder.parent).free
-    if free < _NEEDED_BYTES:
+    if free < NEEDED_BYTES:
         raise MachineError(
-            f"the environment needs {_NEEDED_BYTES / 1e9:.1f} GB in {folder.parent}, "
+            f"the environment needs {NEEDED_BYTES / 1e9:.1f} GB in {folder.parent}, "
             f"{free / 1e9:.1f} GB are free: make room, or set CLIQUENET_CACHE to another disk"
         )
     log = folder.with_suffix(".log")

@@ -1,26 +1,17 @@
-"""Measures the empty network: round-trip times and packet sizes between all islands.
+"""Echoes between all islands of an empty network: round-trip times, and packet sizes.
 
 One process sends ICMP echoes from raw sockets that it opened inside the islands'
-namespaces; the other end's kernel answers. The expected times are pure arithmetic.
+namespaces; the other end's kernel answers.
 """
 
 import select
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from testbed.addressing import island_ip
-from testbed.errors import CliquenetError
 from testbed.namespaces import Namespace
-from testbed.routing import route
-from testbed.shaping import serialisation_ns, shape_for
-from testbed.topology import Topology
-
-if TYPE_CHECKING:
-    from testbed.network import Network
 
 ECHO_PAYLOAD_BYTES = 56
 ECHO_FRAME_BYTES = 14 + 20 + 8 + ECHO_PAYLOAD_BYTES
@@ -51,94 +42,6 @@ class Probes:
     """Smallest round-trip time of the rounds."""
     too_large: tuple[tuple[int, int], ...]
     """Pairs between which a packet of the full MTU, not to be fragmented, got lost."""
-
-
-@dataclass(frozen=True)
-class RoundTrip:
-    """Round-trip time of an echo from one island to another, measured and calculated."""
-
-    src: str
-    dst: str
-    rtt_ns: int
-    expected_ns: int
-
-
-def measure_round_trips(network: "Network", *, scale: float) -> tuple[RoundTrip, ...]:
-    """Measure every ordered pair of islands of a network that carries nothing else.
-
-    Parameters
-    ----------
-    network
-        A network whose switches hold their unicast rules.
-    scale
-        Divisor of rates that it was built with.
-
-    Returns
-    -------
-    tuple of RoundTrip
-        Ordered by sender, then receiver.
-
-    Raises
-    ------
-    CliquenetError
-        An island does not answer another one, or not to a packet of the full MTU.
-    """
-    topology, mtu_bytes = network.topology, network.mtu_bytes
-    unicast = route(topology).unicast()
-    expected = expected_rtt_ns(topology, unicast, scale=scale, mtu_bytes=mtu_bytes)
-    longest_ns = max((ns for row in expected for ns in row if ns is not None), default=0)
-    probes = probe(
-        network.islands(),
-        [island_ip(city) for city in range(len(topology.codes))],
-        mtu_bytes=mtu_bytes,
-        patience_s=longest_ns / 1e9 + PATIENCE_S,
-    )
-    check_answers(probes, topology.codes, mtu_bytes)
-    return tuple(
-        RoundTrip(here, there, rtt_ns, expected_ns)
-        for here, rtts, expecteds in zip(topology.codes, probes.rtt_ns, expected, strict=True)
-        for there, rtt_ns, expected_ns in zip(topology.codes, rtts, expecteds, strict=True)
-        if rtt_ns is not None and expected_ns is not None
-    )
-
-
-def expected_rtt_ns(
-    topology: Topology, unicast: Mapping[str, Mapping[str, int]], *, scale: float, mtu_bytes: int
-) -> Matrix:
-    """Round-trip time of an echo between each two islands of the empty network.
-
-    The delays of the links there and back, plus the serialisation of the frame on
-    each link and on the four passes of an access link (formula: ours).
-
-    Parameters
-    ----------
-    topology
-        Cities and links.
-    unicast
-        Destination city to (city to the edge that leads on), as in the plan.
-    scale
-        Divisor of rates.
-    mtu_bytes
-        As for `shape_for`.
-    """
-    wan_ns = []
-    for edge in topology.edges:
-        shape = shape_for(edge.delay_ms, edge.rate_gbps, scale, mtu_bytes)
-        per_frame_ns = serialisation_ns(ECHO_FRAME_BYTES, shape.rate_bytes_per_s)
-        wan_ns.append(shape.delay_ns + per_frame_ns)
-    access_ns = []
-    for city in topology.cities:
-        shape = shape_for(0.0, city.access_rate_gbps, scale, mtu_bytes)
-        access_ns.append(serialisation_ns(ECHO_FRAME_BYTES, shape.rate_bytes_per_s))
-    expected: Matrix = []
-    for i, here in enumerate(topology.codes):
-        row: list[int | None] = []
-        for j, there in enumerate(topology.codes):
-            ways = (*_way(topology, unicast, here, there), *_way(topology, unicast, there, here))
-            access = 2 * (access_ns[i] + access_ns[j])
-            row.append(None if i == j else access + sum(wan_ns[edge] for edge in ways))
-        expected.append(row)
-    return expected
 
 
 def probe(
@@ -175,24 +78,6 @@ def probe(
         prober.close()
     lost = tuple(pair for pair in prober.pairs if pair not in large)
     return Probes(smallest, lost)
-
-
-def check_answers(probes: Probes, codes: Sequence[str], mtu_bytes: int) -> None:
-    """Refuse a network in which some island cannot reach another one.
-
-    Raises
-    ------
-    CliquenetError
-        Names the first pair.
-    """
-    for i, here in enumerate(codes):
-        for j, there in enumerate(codes):
-            if i != j and probes.rtt_ns[i][j] is None:
-                raise CliquenetError(f"no answer from {there} to {here}: an echo got lost")
-    for i, j in probes.too_large:
-        raise CliquenetError(
-            f"a packet of {mtu_bytes} bytes does not get from {codes[i]} to {codes[j]} and back"
-        )
 
 
 class _Prober:
@@ -281,16 +166,3 @@ def _arrival_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
             seconds, nanoseconds = _TIMESPEC.unpack_from(data)
             return int(seconds) * 1_000_000_000 + int(nanoseconds)
     return time.time_ns()
-
-
-def _way(
-    topology: Topology, unicast: Mapping[str, Mapping[str, int]], here: str, there: str
-) -> list[int]:
-    way = []
-    while here != there:
-        edge = unicast[there][here]
-        way.append(edge)
-        here = topology.edges[edge].dst
-        if len(way) > len(topology.cities):
-            raise CliquenetError(f"the plan's unicast way to {there} runs in a circle")
-    return way

@@ -16,7 +16,17 @@ from testbed.impairment import NONE, Impairment
 from testbed.namespaces import Namespace
 from testbed.netem import decode_impairment, encode_impairment
 from testbed.netlink import Request, RouteSocket, attribute, attributes
-from testbed.netrequests import TCA_KIND, TCA_OPTIONS, TCA_STATS2, TCMSG, add_qdisc, list_qdiscs
+from testbed.netrequests import (
+    TCA_KIND,
+    TCA_OPTIONS,
+    TCA_STATS2,
+    TCMSG,
+    LinkCounters,
+    add_qdisc,
+    link_counters,
+    list_links,
+    list_qdiscs,
+)
 
 ETHERNET_HEADER_BYTES = 14
 QUEUE_BYTES = 256_000_000
@@ -173,12 +183,36 @@ def check(interfaces: Sequence[ShapedInterface]) -> None:
         As for `install`.
     """
     for member, state in read_queues(interfaces):
-        if state is None or state.shape != member.shape:
-            there = state and (state.shape or f"another {state.kind}")
+        if problem := difference(member.shape, state):
             raise CliquenetError(
-                f"link {member.link} ({member.interface}) is not shaped as planned: "
-                f"asked for {member.shape}, the kernel has {there or 'nothing'}"
+                f"link {member.link} ({member.interface}) is not shaped as planned: {problem}"
             )
+
+
+def difference(asked: Shape, state: QueueState | None) -> str:
+    """How what the kernel has differs from a shape, in words; empty if it does not."""
+    if state is None:
+        return "it has no shaper"
+    if state.kind != "netem":
+        return f"its shaper is {state.kind}, not netem"
+    if state.shape is None:
+        return "its netem does something that was not asked for"
+    return shape_difference(asked, state.shape)
+
+
+def shape_difference(asked: Shape, found: Shape) -> str:
+    """How one shape differs from another, in words; empty if it does not."""
+    pairs = (
+        ("delay", found.delay_ns / 1e6, asked.delay_ns / 1e6, " ms"),
+        ("rate", found.rate_bytes_per_s * 8 / 1e6, asked.rate_bytes_per_s * 8 / 1e6, " Mbit/s"),
+        ("limit", found.limit_packets, asked.limit_packets, " packets"),
+        ("faults", found.impairment, asked.impairment, ""),
+    )
+    return ", ".join(
+        f"its {name} is {there}{unit} instead of {wanted}{unit}"
+        for name, there, wanted, unit in pairs
+        if there != wanted
+    )
 
 
 def read_queues(
@@ -191,6 +225,17 @@ def read_queues(
             states = [decode_queue(body) for body in route.dump(list_qdiscs())]
         by_index = {state.index: state for state in states}
         found += [(member, by_index.get(member.index)) for member in members]
+    return found
+
+
+def read_interfaces(interfaces: Sequence[ShapedInterface]) -> dict[str, LinkCounters]:
+    """What the kernel counted at each interface, by the direction that it sends."""
+    found: dict[str, LinkCounters] = {}
+    for namespace, members in _by_namespace(interfaces):
+        with RouteSocket(namespace) as route:
+            counted = [link_counters(body) for body in route.dump(list_links())]
+        by_index = {counters.index: counters for counters in counted}
+        found |= {member.link: by_index[member.index] for member in members}
     return found
 
 

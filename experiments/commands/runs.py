@@ -85,9 +85,11 @@ def clean(results: Results = DEFAULT_RESULTS) -> int:
 
 def variables() -> int:
     """List every variable with its default and its values."""
+    from experiments.limitsreport import print_limits
     from experiments.report import print_variables
 
     print_variables()
+    print_limits()
     return 0
 
 

@@ -5,18 +5,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
+from testbed.arguments import Arguments
 from testbed.errors import CliquenetError, InputError
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import run_in_virtual_time
-
-
-class _Parser(argparse.ArgumentParser):
-    """Reports bad options like every other bad input: one line, status 2."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message} (see --help)")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -27,7 +20,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     InputError
         An option is unknown or bad, or no command is given.
     """
-    parser = _Parser(
+    parser = Arguments(
         prog="python -m testbed.virtualtime",
         usage="%(prog)s [options] -- COMMAND [ARG…]",
         description="Run a command in a virtual machine whose clock skips idle time. It sees "

@@ -17,7 +17,7 @@ from testbed.virtualtime.source import KernelSource, find_source
 
 CONFIG = Path(__file__).with_name("kernel.config")
 
-_BUILD_BYTES = 2_500_000_000
+BUILD_BYTES = 2_500_000_000
 _TOOLS = ("gcc", "make", "flex", "bison", "bc", "ld", "tar", "xz")
 # A make above us (`make setup`) would pass its options and variables on.
 _OWN_MAKE = {"MAKEFLAGS": "", "MFLAGS": "", "MAKELEVEL": "", "MAKEOVERRIDES": ""}
@@ -172,9 +172,9 @@ def _check_machine(folder: Path) -> None:
             "`sudo apt-get install gcc make flex bison bc binutils tar xz-utils`"
         )
     free = shutil.disk_usage(folder).free
-    if free < _BUILD_BYTES:
+    if free < BUILD_BYTES:
         raise MachineError(
-            f"building the kernel needs {_BUILD_BYTES / 1e9:.1f} GB in {folder}, "
+            f"building the kernel needs {BUILD_BYTES / 1e9:.1f} GB in {folder}, "
             f"{free / 1e9:.1f} GB are free: make room, or set CLIQUENET_CACHE to another disk"
         )
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import InputError, MachineError
+from testbed.virtualtime.boot import Boot, is_guest
 from testbed.virtualtime.diagnosis import death, last_lines, out_of_memory, warnings
 from testbed.virtualtime.edits import SEED_VARIABLE
 from testbed.virtualtime.follow import Follower
 from testbed.virtualtime.scratch import scratch_folder
 
-START_UNIX_S = 1767225600  # 2026-01-01 00:00 UTC, the guest's wall clock at boot
 _POLL_S = 0.02
 _GUEST = Path(__file__).with_name("guest.py")
 _PYTHON = Path("/usr/bin/python3")
@@ -61,21 +61,53 @@ def run_in_virtual_time(
     wall_limit_s: float = 600.0,
     on_boot: OnBoot | None = None,
 ) -> Outcome:
+    """Run one command in a guest whose clock skips idle time; see `run_in_guest`.
+
+    Same seed, same files, same run. ``kernel`` is the program that
+    :func:`testbed.virtualtime.kernel.ensure_kernel` returns.
+    """
+    return run_in_guest(
+        command,
+        boot=Boot.virtual_time(kernel),
+        on_output=on_output,
+        seed=seed,
+        memory_mb=memory_mb,
+        writable=writable,
+        env=env,
+        cwd=cwd,
+        wall_limit_s=wall_limit_s,
+        on_boot=on_boot,
+    )
+
+
+def run_in_guest(
+    command: Sequence[str],
+    *,
+    boot: Boot,
+    on_output: OnOutput,
+    seed: int = 1,
+    memory_mb: int = 2048,
+    writable: Path | Sequence[Path] = (),
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    wall_limit_s: float = 600.0,
+    on_boot: OnBoot | None = None,
+) -> Outcome:
     """Run one command in a guest with the host's files and a clock of its own.
 
     The guest sees the host's root; what it writes stays in its memory and is gone in the
-    end, except in the ``writable`` folders. Same seed, same files, same run.
+    end, except in the ``writable`` folders.
 
     Parameters
     ----------
     command
         Program and arguments.
-    kernel
-        The virtual-time kernel, from :func:`testbed.virtualtime.kernel.ensure_kernel`.
+    boot
+        Which kernel, and which clock.
     on_output
         Called with ``stdout`` or ``stderr`` and the bytes, as they arrive.
     seed
-        Seeds all randomness of the guest; 0 to 2**64 - 1.
+        Seeds all randomness of the guest in virtual time; 0 to 2**64 - 1.
     memory_mb
         Memory of the guest.
     writable
@@ -106,6 +138,8 @@ def run_in_virtual_time(
         "cwd": str((cwd or Path.cwd()).absolute()),
         "env": {**_base_environment(seed), **(env or {})},
         "writable": sorted(str(folder.resolve()) for folder in folders),
+        "modules": [str(path) for path in boot.modules],
+        "settle_uptime_s": boot.settle_uptime_s,
     }
     _check(command, seed, folders)
     with scratch_folder(memory_mb) as scratch:
@@ -114,7 +148,7 @@ def run_in_virtual_time(
         (scratch / "job.json").write_text(json.dumps(job))
         shutil.copyfile(_GUEST, scratch / _GUEST.name)
         begin = time.monotonic()
-        with _guest(kernel, scratch, seed, memory_mb) as process:
+        with _guest(boot, scratch, seed, memory_mb) as process:
             if on_boot is not None:
                 on_boot(process.pid, scratch)
             ended = _follow(process, scratch, on_output, begin + wall_limit_s)
@@ -123,7 +157,9 @@ def run_in_virtual_time(
 
 def _check(command: Sequence[str], seed: int, folders: Sequence[Path]) -> None:
     if not command:
-        raise InputError("no command given to run in virtual time")
+        raise InputError("no command given to run in the virtual machine")
+    if is_guest():
+        raise MachineError("this is User Mode Linux itself, which cannot run another one")
     if not 0 <= seed < 2**64:
         raise InputError(f"seed {seed} is not between 0 and 2**64 - 1")
     for folder in folders:
@@ -143,19 +179,19 @@ def _base_environment(seed: int) -> dict[str, str]:
 
 @contextmanager
 def _guest(
-    kernel: Path, scratch: Path, seed: int, memory_mb: int
+    boot: Boot, scratch: Path, seed: int, memory_mb: int
 ) -> "Iterator[subprocess.Popen[bytes]]":
     """A booted guest, which is dead when the block is left, or when this process dies."""
     interpreter = _PYTHON if _PYTHON.exists() else Path(sys.executable).resolve()
     # An inode that the guest knows holds a file open; a guest that panics dumps no core.
     argv = ["prlimit", "--core=0:0", f"--nofile={_open_files()}"]
     argv += ["taskset", "--cpu-list", _one_processor()]
-    argv += ["setpriv", "--pdeathsig", "KILL", "--", str(kernel)]
+    argv += ["setpriv", "--pdeathsig", "KILL", "--", str(boot.program)]
     # The kernel stirs its command line into its random pool: nothing in it may vary from
     # run to run, so folders are named by way of the process's own working directory.
     argv += [f"mem={memory_mb}M", "uml_dir=./", "umid=guest", "rootfstype=hostfs", "rootflags=/"]
     argv += ["ro", "con=null", "con0=null,fd:1", "ssl=null", "quiet"]
-    argv += ["time-travel=inf-cpu", f"time-travel-start={START_UNIX_S * 1_000_000_000}"]
+    argv += boot.words
     argv += [f"init={interpreter}", "--", "-I", "-S", f"/proc/self/cwd/{_GUEST.name}"]
     with (scratch / "console").open("wb") as console:
         process = subprocess.Popen(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.pacing import Burst, burst_schedule, catch_up
+from agents.pacing import Burst, burst_schedule, catch_up, slowed
 from agents.wire import StreamLayout, stream_layout, wire_bytes
 
 LAYOUT = stream_layout(17.9e6, 9000)
@@ -120,3 +120,49 @@ def test_a_stream_ends_later_by_as_long_as_its_sender_was_away() -> None:
     away_ns = bursts[130].due_ns - bursts[100].due_ns
     assert left[-1].due_ns - bursts[-1].due_ns == pytest.approx(away_ns, rel=1e-3)
     assert [burst.block for burst in left[-30:]] == [burst.block for burst in bursts[100:130]]
+
+
+DUES = st.lists(st.integers(0, 1000), min_size=1, max_size=30).map(sorted)
+
+
+def stream(dues: list[int]) -> list[Burst]:
+    return [Burst(due, block, 1, 100, 0) for block, due in enumerate(dues)]
+
+
+@given(DUES, st.integers(-500, 1500), st.integers(0, 800))
+def test_a_sender_that_pauses_sends_nothing_then_and_all_of_it_later(
+    dues: list[int], begin: int, length: int
+) -> None:
+    late = [b.due_ns for b in slowed(stream(dues), [(begin, begin + length, float("inf"))], 0)]
+    assert not any(max(begin, dues[0]) <= due < begin + length for due in late)
+    waits = max(0, begin + length - max(begin, dues[0]))
+    assert late == [due if due < max(begin, dues[0]) else due + waits for due in dues]
+
+
+@given(
+    DUES,
+    st.lists(
+        st.tuples(st.integers(-100, 900), st.integers(0, 400), st.sampled_from([1.0, 3.0, 7.5])),
+        max_size=3,
+    ),
+    st.integers(-100, 600),
+)
+def test_a_slow_sender_keeps_its_order_and_is_never_early(
+    dues: list[int], windows: list[tuple[int, int, float]], free: int
+) -> None:
+    slow = sorted((begin, begin + length, factor) for begin, length, factor in windows)
+    late = slowed(stream(dues), slow, free)
+    assert [b.block for b in late] == list(range(len(dues)))
+    assert [b.due_ns for b in late] == sorted(b.due_ns for b in late)
+    assert late[0].due_ns >= free
+    shift = max(0, free - dues[0])
+    most = shift + sum((end - begin) * (1 - 1 / factor) for begin, end, factor in slow)
+    for due, burst in zip(dues, late, strict=True):
+        assert due + shift <= burst.due_ns + 1
+        assert burst.due_ns <= due + most + 1
+
+
+def test_a_sender_at_a_third_of_its_pace_for_a_while() -> None:
+    late = slowed(stream([0, 10, 20, 30, 40]), [(10, 40, 3.0)], 0)
+    assert [b.due_ns for b in late] == [0, 10, 40, 50, 60]
+    assert slowed([], [(10, 40, 3.0)], 0) == []

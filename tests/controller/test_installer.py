@@ -1,10 +1,13 @@
 """The order in which switches get their rules, and what is reported when."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.installer import Action, Add, Change, Clear, Delete, Installer
+from controller.installer import Action, Add, Change, Clear, Delete, Installer, Modify
+from controller.reconcile import match
 from controller.rules import FlowRule, GroupRule, RuleSet
 
 BASE = RuleSet(flows=(FlowRule(1, 100, "10.0.1.1", output_port=1), FlowRule(2, 100, "x")))
@@ -43,15 +46,33 @@ class Switches:
     def _apply(table: list[GroupRule | FlowRule], change: Change) -> None:
         if isinstance(change, Clear):
             table.clear()
-        elif isinstance(change, Delete):
-            table.remove(change.rule)
-        elif isinstance(change, Add):
-            assert change.rule not in table, "GROUP_EXISTS"
-            group = change.rule.group_id
-            if isinstance(change.rule, FlowRule) and group is not None:
-                groups = [rule.group_id for rule in table if isinstance(rule, GroupRule)]
-                assert group in groups, "a flow before its group"
-            table.append(change.rule)
+            return
+        rule = change.rule
+        groups = {old.group_id: old for old in table if isinstance(old, GroupRule)}
+        if isinstance(change, Delete):
+            if isinstance(rule, GroupRule):
+                users = [old for old in table if isinstance(old, FlowRule)]
+                assert rule.group_id not in {old.group_id for old in users}, "a flow lost its group"
+            table.remove(rule)
+        elif isinstance(rule, GroupRule):
+            assert (rule.group_id in groups) == isinstance(change, Modify), "GROUP_EXISTS"
+            if isinstance(change, Modify):
+                table.remove(groups[rule.group_id])
+            table.append(rule)
+        else:
+            assert rule.group_id is None or rule.group_id in groups, "a flow before its group"
+            same = [old for old in table if isinstance(old, FlowRule) and match(old) == match(rule)]
+            table[:] = [old for old in table if old not in same]
+            table.append(rule)
+
+    def connect(self, dpid: int) -> None:
+        """A switch connects and says what it holds; what it had not answered is forgotten."""
+        if dpid in self.waiting:
+            self.waiting.remove(dpid)
+        table = self.tables[dpid]
+        groups = tuple(rule for rule in table if isinstance(rule, GroupRule))
+        flows = tuple(rule for rule in table if isinstance(rule, FlowRule))
+        self.installer.switch_up(dpid, RuleSet(groups, flows))
 
     def answer(self, dpid: int | None = None) -> None:
         """Answer one switch's barrier, or all until no one waits."""
@@ -68,10 +89,10 @@ def expected(dpid: int, *rounds: RuleSet) -> set[GroupRule | FlowRule]:
     return {rule for part in parts for rule in (*part.groups, *part.flows)}
 
 
-def test_a_connecting_switch_is_cleared_then_gets_groups_then_flows() -> None:
+def test_a_switch_with_strange_rules_is_cleared_then_gets_groups_then_flows() -> None:
     switches = Switches()
     switches.installer.install(0, tree(0, 1))
-    switches.installer.switch_up(1)
+    switches.installer.switch_up(1, None)
     assert switches.sent == [(1, (Clear(),))]
     switches.answer(1)
     switches.answer(1)
@@ -85,12 +106,10 @@ def test_a_round_is_confirmed_by_the_last_barrier_of_its_last_switch() -> None:
     switches = Switches()
     switches.installer.install(0, tree(0, 1, 2))
     for dpid in (1, 2):
-        switches.installer.switch_up(dpid)
-    switches.answer(1)
+        switches.connect(dpid)
     switches.answer(1)
     switches.answer(1)
     assert switches.installer.missing(0) == {2}
-    switches.answer(2)
     switches.answer(2)
     assert switches.reports == []
     assert not switches.installer.synchronised()
@@ -103,7 +122,7 @@ def test_a_round_is_confirmed_by_the_last_barrier_of_its_last_switch() -> None:
 def test_new_rules_are_made_before_old_ones_break() -> None:
     switches = Switches()
     for dpid in (1, 2):
-        switches.installer.switch_up(dpid)
+        switches.connect(dpid)
     switches.installer.install(0, tree(0, 1))
     switches.answer()
     switches.installer.install(1, tree(1, 1, 2))
@@ -121,7 +140,7 @@ def test_new_rules_are_made_before_old_ones_break() -> None:
 
 def test_flows_go_before_their_groups() -> None:
     switches = Switches(1)
-    switches.installer.switch_up(1)
+    switches.connect(1)
     switches.installer.install(0, tree(0, 1))
     switches.answer()
     switches.sent.clear()
@@ -144,7 +163,7 @@ def test_a_round_without_rules_is_confirmed_and_removed_at_once() -> None:
 def test_a_lost_switch_confirms_nothing_until_it_is_back() -> None:
     switches = Switches()
     for dpid in (1, 2):
-        switches.installer.switch_up(dpid)
+        switches.connect(dpid)
     switches.answer()
     switches.installer.switch_down(2)
     assert not switches.installer.synchronised()
@@ -152,7 +171,7 @@ def test_a_lost_switch_confirms_nothing_until_it_is_back() -> None:
     switches.answer()
     assert switches.reports == []
     assert switches.installer.missing(0) == {2}
-    switches.installer.switch_up(2)
+    switches.connect(2)
     switches.answer()
     assert switches.reports == [(0, Action.CONFIRMED)]
     assert set(switches.tables[2]) == expected(2, tree(0, 1, 2))
@@ -163,18 +182,19 @@ def test_an_unknown_switch_is_known_as_such() -> None:
     assert not Switches(2).installer.knows(3)
 
 
-@given(st.lists(st.sampled_from(["up", "down", "install", "remove", "answer"]), max_size=40))
+EVENTS = ["up", "down", "install", "remove", "answer", "replace", "sweep"]
+
+
+@given(st.lists(st.sampled_from(EVENTS), max_size=60))
 def test_after_any_history_the_tables_hold_exactly_the_live_rounds(history: list[str]) -> None:
     switches = Switches(2)
-    live: list[int] = []
+    live: dict[int, RuleSet] = {}
     connected: set[int] = set()
     made = 0
     for number, event in enumerate(history):
         dpid = number % 2 + 1
         if event == "up":
-            if dpid in switches.waiting:  # what was sent before is lost with the connection
-                switches.waiting.remove(dpid)
-            switches.installer.switch_up(dpid)
+            switches.connect(dpid)
             connected.add(dpid)
         elif event == "down" and dpid in connected:
             if dpid in switches.waiting:
@@ -182,25 +202,88 @@ def test_after_any_history_the_tables_hold_exactly_the_live_rounds(history: list
             switches.installer.switch_down(dpid)
             connected.remove(dpid)
         elif event == "install":
-            switches.installer.install(made, tree(made, 1, 2))
-            live.append(made)
+            live[made] = tree(made, 1, 2)
+            switches.installer.install(made, live[made])
             made += 1
         elif event == "remove" and live:
-            switches.installer.remove(live.pop(0))
+            switches.installer.remove(min(live))
+            del live[min(live)]
+        elif event == "replace" and live:
+            k = max(live)
+            live[k] = other_tree(k, number % 3)
+            switches.installer.replace(k, live[k])
+        elif event == "sweep" and live:
+            switches.installer.sweep(max(live))
         elif event == "answer" and switches.waiting:
             switches.answer(switches.waiting[0])
     for dpid in (1, 2):
-        if dpid in switches.waiting:
-            switches.waiting.remove(dpid)
-        switches.installer.switch_up(dpid)
+        switches.connect(dpid)
     switches.answer()
     for dpid in (1, 2):
-        assert set(switches.tables[dpid]) == expected(dpid, *(tree(k, 1, 2) for k in live))
+        assert set(switches.tables[dpid]) == expected(dpid, *live.values())
     confirmed = [k for k, action in switches.reports if action is Action.CONFIRMED]
     removed = [k for k, action in switches.reports if action is Action.REMOVED]
     assert len(set(confirmed)) == len(confirmed)
     assert set(live) <= set(confirmed)
     assert removed == sorted(set(removed)) == [k for k in range(made) if k not in live]
+
+
+def other_tree(round_index: int, way: int) -> RuleSet:
+    """The round's tree, led over other ports, or over the first switch only."""
+    rules = tree(round_index, 1, 2) if way else tree(round_index, 1)
+    return RuleSet(
+        tuple(replace(group, ports=(3 + way,)) for group in rules.groups),
+        tuple(replace(flow, in_port=1 + way) for flow in rules.flows),
+    )
+
+
+def test_a_switch_that_holds_what_it_should_gets_nothing() -> None:
+    switches = Switches(1)
+    switches.installer.install(0, tree(0, 1))
+    switches.connect(1)
+    switches.answer()
+    switches.sent.clear()
+    switches.connect(1)
+    switches.answer()
+    assert [changes for _, changes in switches.sent] == [(), ()]
+    assert switches.installer.synchronised()
+
+
+def test_other_trees_are_made_before_the_old_ones_go() -> None:
+    switches = Switches()
+    for dpid in (1, 2):
+        switches.connect(dpid)
+    before, after = tree(0, 1, 2), other_tree(0, 1)
+    switches.installer.install(0, before)
+    switches.answer()
+    changes = switches.installer.replace(0, after)
+    switches.answer()
+    assert changes == {"changed_groups": 2, "new_flows": 2, "stale_flows": 2}
+    both = {*after.of(1).groups, *after.of(1).flows, *before.of(1).flows}
+    assert set(switches.tables[1]) == expected(1) | both
+    switches.installer.sweep(0)
+    switches.answer()
+    assert set(switches.tables[1]) == expected(1, after)
+    assert switches.reports == [
+        (0, Action.CONFIRMED),
+        (0, Action.REROUTED),
+        (0, Action.SWEPT),
+    ]
+
+
+def test_a_round_that_goes_takes_its_former_trees_with_it() -> None:
+    switches = Switches()
+    for dpid in (1, 2):
+        switches.connect(dpid)
+    switches.installer.install(0, tree(0, 1, 2))
+    switches.installer.replace(0, other_tree(0, 0))
+    switches.answer()
+    switches.installer.remove(0)
+    switches.answer()
+    switches.installer.sweep(0)
+    assert [set(switches.tables[dpid]) for dpid in (1, 2)] == [expected(1), expected(2)]
+    assert switches.reports[-1] == (0, Action.REMOVED)
+    assert switches.waiting == []
 
 
 def test_a_barrier_that_was_never_asked_for_is_an_error() -> None:

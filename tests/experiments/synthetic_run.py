@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from made_fidelity import made_fidelity, write_fidelity
+
 from agents.averaging import Replay, start_tables
 from agents.records import Kind, Recorder
 from agents.weights import table_shape
@@ -14,6 +16,7 @@ from controller.schedule import Schedule, load_schedule
 from experiments.config import ExperimentConfig
 from experiments.results import create_run, set_state, write_manifest
 from experiments.runtime import Runtime
+from testbed.shaping import shape_for
 from testbed.topology import City, Link, Topology, load_topology
 
 BURST = 4
@@ -29,10 +32,15 @@ class Faults:
     twice: set[tuple[int, str, str, int]] = field(default_factory=set)
     wrong_sums: set[tuple[int, str, int]] = field(default_factory=set)
     late_ms: float = 0.0
+    """Of all arrivals."""
+    sent_late_ms: dict[tuple[int, str], float] = field(default_factory=dict)
+    """(Round, city) to how late its bursts are recorded to have left."""
+    clock: str = "virtual"
     switch_drops: dict[str, int] = field(default_factory=dict)
     qdisc: dict[str, dict[str, object]] = field(default_factory=dict)
     """Interface to the entries of its record that differ."""
     rtt_error_us: float = 0.0
+    send_late_ns: int = 0
     states: dict[tuple[int, str], int] = field(default_factory=dict)
     """(Rounds done, city) to what is added to each element of its vector at that time."""
     stale: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -81,7 +89,7 @@ def make_run(results_dir: Path, plan: Plan, faults: Faults | None = None, *, see
     run_dir = create_run(results_dir, ExperimentConfig(seed=seed))
     plan.write(run_dir / "plan.json")
     Runtime(
-        clock="virtual",
+        clock=faults.clock,
         seed=seed,
         mtu_bytes=MTU_BYTES,
         burst_datagrams=BURST,
@@ -94,6 +102,7 @@ def make_run(results_dir: Path, plan: Plan, faults: Faults | None = None, *, see
         **faults.runtime,
     ).write(run_dir / "runtime.json")
     _Network(plan, faults).write(run_dir / "raw")
+    write_fidelity(run_dir / "raw", made_fidelity(plan, rtt_error_us=faults.rtt_error_us))
     write_manifest(run_dir, ExperimentConfig(seed=seed), kernel="6.1.0-test", extra={})
     set_state(run_dir, "complete")
     return run_dir
@@ -170,7 +179,8 @@ class _Network:
         own = this_round.stream_of(code)
         if own is not None:
             copies = 1 if self.plan.multicast else len(own.receivers)
-            for block, count, at_ms in self._bursts(code, k):
+            for block, count, left_ms in self._bursts(code, k):
+                at_ms = left_ms + self.faults.sent_late_ms.get((k, code), 0.0)
                 for _ in range(copies):
                     size = self.layout.burst_bytes(block, count)
                     island.add(_ns(start_ms + at_ms), k, Kind.EMIT, city, block, count, size)
@@ -262,6 +272,7 @@ class _Network:
             - self.faults.stale_blocks.get((k, code), 0),
             "wrong_blocks": wrong,
             "stale_blocks": stale,
+            "late_out_ns": self.faults.send_late_ns,
             "stale_rows": self.faults.stale.get((k, code), 0),
         }
 
@@ -275,7 +286,9 @@ class _Network:
             "kind": "netem",
             "delay_ns": 0,
             "rate_bps": city.access_rate_gbps * 1e9 / self.plan.scale,
-            "limit": 10_000,
+            "limit": shape_for(
+                0.0, city.access_rate_gbps, self.plan.scale, MTU_BYTES
+            ).limit_packets,
             "sent_bytes": 0,
             "sent_packets": 0,
             "drops": 0,
@@ -296,7 +309,9 @@ class _Network:
                     "kind": "netem",
                     "delay_ns": round(edge.delay_ms * 1e6),
                     "rate_bps": edge.rate_gbps * 1e9 / scale,
-                    "limit": 10_000,
+                    "limit": shape_for(
+                        edge.delay_ms, edge.rate_gbps, scale, MTU_BYTES
+                    ).limit_packets,
                     "sent_bytes": self.link_bytes[edge.index] + 128,
                     "sent_packets": self.link_bytes[edge.index] // wire_bytes(2048),
                     "drops": 0,
@@ -305,22 +320,11 @@ class _Network:
                 }
             )
         qdiscs += [self._last_hop(code, changes) for code, changes in self.faults.last_hops.items()]
-        codes = self.codes
-        pairs = [(a, b) for i, a in enumerate(codes) for b in codes[i + 1 :]]
         return {
             "aggregator_frames": self.faults.aggregator_frames,
             "island_udp": self.faults.island_udp,
             "network_up": {"boot_wall_s": 1.0, "build_wall_s": 2.5},
             "qdiscs": qdiscs,
-            "rtt": [
-                {
-                    "src": a,
-                    "dst": b,
-                    "rtt_us": 6000.0 + self.faults.rtt_error_us,
-                    "expected_us": 6000.0,
-                }
-                for a, b in pairs
-            ],
             "switch_drops": self.faults.switch_drops,
             "rounds": [
                 {"round": k, "confirmed_ns": k * 1000, "removed_ns": None}

@@ -157,8 +157,9 @@ def test_the_tolerance_is_the_configs(tmp_path):
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"delay_ns": 3_100_000}, "delay 3.100000 ms instead of 3.000000 ms"),
-        ({"rate_bps": 900e6}, "rate 900.000 Mbit/s instead of 1000.000 Mbit/s"),
+        ({"delay_ns": 3_100_000}, "delay is 3.1 ms instead of 3.0 ms"),
+        ({"rate_bps": 900e6}, "rate is 900.0 Mbit/s instead of 1000.0 Mbit/s"),
+        ({"limit": 4}, "limit is 4 packets instead of"),
         ({"kind": "noqueue"}, "it is noqueue, not netem"),
         ({"backlog": 9000}, "9000 bytes are still queued"),
         ({"sent_bytes": 9_000_000}, "link aaa-bbb carried 900MB, planned 500MB"),
@@ -181,6 +182,31 @@ def test_round_trips_must_be_right_to_two_microseconds(tmp_path, error_us, verdi
     summary, _ = failed(tmp_path, Faults(rtt_error_us=error_us))
     assert summary["verdict"] == verdict
     assert summary["rtt_max_error_us"] == pytest.approx(abs(error_us))
+
+
+@pytest.mark.parametrize(("late_ns", "verdict"), [(99_000, "PASS"), (101_000, "FAIL")])
+def test_bursts_must_leave_on_time(tmp_path, late_ns, verdict):
+    summary, reasons = failed(tmp_path, Faults(send_late_ns=late_ns))
+    assert summary["verdict"] == verdict
+    assert summary["send_late_us"] == late_ns / 1e3
+    assert ("a burst left 101.0 µs late" in reasons) == (verdict == "FAIL")
+
+
+def test_every_datagram_is_delivered_dropped_somewhere_or_unaccounted_for(tmp_path):
+    sound, _ = failed(tmp_path, Faults())
+    kept = sound["conservation"]
+    assert kept["sent"] == kept["delivered"] > 0
+    assert (kept["dropped"], kept["unaccounted"]) == ({}, 0)
+    lost = Faults(lost={(0, "aaa", "bbb", 8)})
+    vanished, reasons = failed(tmp_path, lost)
+    assert vanished["conservation"]["unaccounted"] == 4
+    assert "4 datagrams unaccounted for" in reasons
+    lost.switch_drops = {"bbb": 4}
+    dropped, reasons = failed(tmp_path, lost)
+    kept = dropped["conservation"]
+    assert kept["sent"] - kept["delivered"] == kept["switch_drops"] == 4
+    assert kept["unaccounted"] == 0
+    assert "unaccounted" not in reasons
 
 
 def test_a_forced_run_is_degraded_by_what_it_was_warned_of(tmp_path):
@@ -238,7 +264,8 @@ def test_events_of_equal_time_have_a_fixed_order(tmp_path):
         ("raw/island-bbb.state", None, "cannot read"),
         ("raw/island-bbb.state", b"123", "cut off"),
         ("raw/network.json", None, "cannot read"),
-        ("raw/network.json", b'{"rtt": []}', "network_up"),
+        ("raw/network.json", b'{"qdiscs": []}', "network_up"),
+        ("raw/fidelity.json", None, "cannot read"),
         ("plan.json", b"{}", "plan.json"),
         ("runtime.json", None, "runtime.json"),
     ],

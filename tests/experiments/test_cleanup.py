@@ -4,7 +4,14 @@ import sys
 
 from experiments.cleanup import PROGRAM, clean_all, clean_run
 from experiments.config import ExperimentConfig
-from experiments.results import create_run, own, read_state, set_state
+from experiments.results import (
+    VERIFIED,
+    create_run,
+    own,
+    owned_by_this_process,
+    read_state,
+    set_state,
+)
 
 
 def abandon(run_dir):
@@ -30,6 +37,21 @@ def test_a_run_that_still_runs_is_left_alone(tmp_path):
     assert read_state(run_dir)["state"] == "running"
 
 
+def test_a_run_inside_a_guest_is_its_booters(tmp_path, monkeypatch):
+    code = (
+        "import pathlib, sys; from experiments.config import ExperimentConfig;"
+        "from experiments.results import create_run;"
+        "create_run(pathlib.Path(sys.argv[1]), ExperimentConfig())"
+    )
+    argv = [sys.executable, "-c", code]
+    subprocess.run([*argv, str(tmp_path / "plain")], check=True)
+    assert clean_all(tmp_path / "plain")[0].endswith("marked incomplete")
+    for name, value in owned_by_this_process().items():
+        monkeypatch.setenv(name, value)
+    subprocess.run([*argv, str(tmp_path / "guest")], check=True)
+    assert clean_all(tmp_path / "guest")[0].endswith("still running, left alone")
+
+
 def test_an_abandoned_run_is_marked_and_keeps_its_files(tmp_path):
     run_dir = create_run(tmp_path, ExperimentConfig())
     (run_dir / "raw" / "island-nyc.bin").write_bytes(b"data")
@@ -38,6 +60,13 @@ def test_an_abandoned_run_is_marked_and_keeps_its_files(tmp_path):
     assert read_state(run_dir)["state"] == "incomplete"
     assert (run_dir / "raw" / "island-nyc.bin").exists()
     assert clean_all(tmp_path) == []
+
+
+def test_an_abandoned_verification_is_found_in_its_own_folder(tmp_path):
+    run_dir = create_run(tmp_path / VERIFIED, ExperimentConfig(), "nine-cities-00000000")
+    assert run_dir.name == "nine-cities-00000000-1"
+    abandon(run_dir)
+    assert clean_all(tmp_path) == [f"{run_dir.name}: marked incomplete"]
 
 
 def test_a_finished_run_keeps_its_state(tmp_path):

@@ -91,10 +91,22 @@ def test_an_empty_file_gives_the_defaults(tmp_path):
         ("loss_percent", "101", 'LOSS_PERCENT: "101" is not valid: write a number from 0 to 100'),
         ("impairments", "[{link: access, los: 1}]", 'entry 1: unknown key "los"'),
         ("impairments", "access", "IMPAIRMENTS: "),
+        ("limits", "{delay_u: 5}", 'LIMITS: unknown key "delay_u": did you mean "delay_us"?'),
+        ("limits", "{delay_us: -5}", "LIMITS: delay_us: "),
+        ("limits", "[", "LIMITS: write a mapping"),
+        ("limits", "7", 'LIMITS: "7" has no keys'),
     ],
 )
 def test_a_wrong_value_is_refused_in_one_line(key, value, message):
     assert message in refused(**{key: value})
+
+
+def test_limits_are_those_of_the_clock_but_for_what_is_given(tmp_path):
+    path = tmp_path / "lax.yaml"
+    path.write_text("limits: {delay_us: 5, fail_factor: 3}\n")
+    limits = load_config(str(path), {}).limits.at("virtual")
+    assert (limits.delay_us, limits.fail_factor, limits.rate_percent) == (5, 3, 0.1)
+    assert load_config(None, {"limits": "{rtt_us: 7}"}).limits.at("real").rtt_us == 7
 
 
 def test_losses_of_the_last_hop_that_cannot_be_are_refused():

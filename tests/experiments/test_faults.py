@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.faults import LinkChange, LinkCut, LossBurst, Restart, check_faults
+from experiments.faultchecks import check_faults
+from experiments.faults import LinkChange, LinkCut, LossBurst, Restart
 from experiments.planning import plan_experiment
 from experiments.sources import load_config
 from testbed.errors import InputError

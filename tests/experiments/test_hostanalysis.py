@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_fidelity import made_fidelity, write_fidelity
 
 from agents.collective import ROLE
 from agents.operands import chunk_layout
@@ -17,6 +18,7 @@ from experiments.results import create_run, set_state
 from experiments.run import make_runtime
 from experiments.sources import load_config
 from testbed.errors import InputError
+from testbed.shaping import shape_for
 
 LATE_MS = 1.0
 """Every transfer is late by so much."""
@@ -44,6 +46,7 @@ def make_run(
         _write_host(run_dir / "raw", plan, city, late_ms, changes)
     network = _network(plan, broken.get("stray_bytes", 0))
     (run_dir / "raw" / "network.json").write_text(json.dumps(network))
+    write_fidelity(run_dir / "raw", made_fidelity(plan))
     set_state(run_dir, "complete")
     return run_dir
 
@@ -71,6 +74,7 @@ def _write_host(raw: Path, plan: Plan, city: int, late_ms: float, changes: dict[
         "chunks_exact": hosts.chunks - changes.get("wrong", 0),
         "datagrams_out": blocks * (len(steps) - len(arrivals)),
         "egress_bytes": 0,
+        "late_out_ns": changes.get("send_late_ns", 0),
         "drops": changes.get("drops", {}),
         "socket_overflow": 0,
         "udp": {},
@@ -93,7 +97,7 @@ def _network(plan: Plan, stray_bytes: int) -> dict[str, Any]:
             "kind": "netem",
             "delay_ns": round(edge.delay_ms * 1e6),
             "rate_bps": round(edge.rate_gbps * 1e9 / plan.scale),
-            "limit": 1000,
+            "limit": shape_for(edge.delay_ms, edge.rate_gbps, plan.scale, 9000).limit_packets,
             "sent_bytes": round(carried[edge.index]),
             "sent_packets": 1,
             "drops": 0,
@@ -101,7 +105,7 @@ def _network(plan: Plan, stray_bytes: int) -> dict[str, Any]:
         }
         for edge in plan.topology.edges
     ]
-    return {"network_up": {}, "qdiscs": qdiscs, "rtt": [], "rounds": [], "start_ns": 1}
+    return {"network_up": {}, "qdiscs": qdiscs, "rounds": [], "start_ns": 1}
 
 
 def test_a_sound_run_passes_with_its_figures(tmp_path: Path, capsys) -> None:
@@ -133,6 +137,7 @@ def test_chunks_that_are_cut_to_whole_elements_load_links_as_planned(tmp_path: P
         ({"late_ms": 50.0}, "FAIL", "allowed ±1 %"),
         ({"late_ms": 50.0, "release": "data"}, "DEGRADED", "allowed ±1 %"),
         ({"stray_bytes": 100_000}, "FAIL", "carried"),
+        ({"send_late_ns": 150_000}, "FAIL", "a burst left 150.0 µs late"),
     ],
 )
 def test_what_went_wrong_is_found(

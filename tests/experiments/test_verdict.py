@@ -2,7 +2,8 @@
 
 import pytest
 
-from experiments.verdict import Promise, RoundTime, check_times, judge
+from experiments.verdict import Promise, RoundTime, check_times
+from testbed.findings import judge
 
 PLAN = Promise(feasible=True)
 FAULTS = Promise(feasible=True, asked=True)

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 from guest_losses import check_losses
@@ -21,7 +20,7 @@ from testbed.namespaces import die_with_parent, isolate
 from testbed.netlink import RouteSocket
 from testbed.netrequests import link_counters, list_links
 from testbed.network import Network, build_network
-from testbed.probe import measure_round_trips
+from testbed.roundtrips import measure_round_trips
 
 PORT = 6653
 NS_PER_MS = 1_000_000
@@ -164,7 +163,7 @@ def main(framework: str, plan_path: str, logs: str, report_path: str) -> None:
         control.accept()
         control.wait(event="ready")
         trips = measure_round_trips(network, scale=plan.scale)
-        report["round_trips"] = [asdict(trip) for trip in trips]
+        report["round_trips"] = [trip.model_dump() for trip in trips]
         check_rounds(network, control, plan, report)
         check_mininet(network, report)
         network.check()

@@ -72,7 +72,7 @@ def test_a_link_fails_and_hosts_go_on_with_another_schedule(tmp_path: Path) -> N
     assert takeover["event"] == "link-down nyc-lon"
     assert takeover["last_chunk_before_ms"] <= takeover["event_ms"] < takeover["noticed_ms"]
     assert 110 <= takeover["time_to_resume_ms"] < 115
-    assert 0 < takeover["planning_cpu_ms"]
+    assert takeover["planning_cpu_ms"] > 0
     assert summary["t_measured_ms"] == pytest.approx(takeover["finish_planned_ms"], rel=0.01)
     assert summary["packets_lost"] == summary["packets_lost_as_asked"]
     assert summary["known_before_ms"].keys() == {"from_start", "from_event"}

@@ -16,6 +16,7 @@ from experiments.results import create_run
 from experiments.run import make_runtime
 from experiments.sameness import near
 from experiments.sources import load_config
+from testbed.fidelity import read_fidelity
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import run_in_virtual_time
 
@@ -73,12 +74,19 @@ def test_the_results_are_complete(triangles) -> None:
     assert json.loads((run_dir / "status.json").read_text())["state"] == "complete"
 
 
-def test_every_round_trip_is_within_two_microseconds(triangles) -> None:
+def test_links_and_paths_were_measured_before_the_rounds(triangles) -> None:
     results, summary = triangles
-    network = json.loads((results / summary["run_id"] / "raw" / "network.json").read_text())
-    assert len(network["rtt"]) == 72
-    errors_us = [abs(trip["rtt_us"] - trip["expected_us"]) for trip in network["rtt"]]
-    assert max(errors_us) <= 2.0
+    fidelity = read_fidelity(results / summary["run_id"] / "raw" / "fidelity.json")
+    assert (len(fidelity.links), len(fidelity.paths)) == (44, 72)
+    assert summary["rtt_max_error_us"] <= 2.0
+    worst = summary["fidelity"]
+    assert worst["delay_error_us"] <= 1.0
+    assert worst["rate_error_percent"] <= 0.1
+    assert worst["jitter_us"] <= 0.1
+    assert worst["lost"] == worst["reordered"] == worst["unaccounted"] == worst["mtu_wrong"] == 0
+    assert summary["host"]["wall_s"] > 0
+    assert summary["conservation"]["unaccounted"] == 0
+    assert summary["conservation"]["sent"] == summary["conservation"]["delivered"] > 0
 
 
 def test_it_measures_what_it_always_measured(triangles) -> None:

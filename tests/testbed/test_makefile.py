@@ -1,5 +1,6 @@
 """The Makefile passes on what the user typed, unchanged, and how the command ended."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -127,6 +128,21 @@ def test_0_is_no_flag(stub: Path, target: str, name: str) -> None:
     assert noted(stub, "argv") == ["-m", "experiments.cli", target]
 
 
+def test_the_real_clock_is_proved_with_the_options_of_an_experiment(stub: Path) -> None:
+    given = ("SCALE=50", "FORCE=1", "WAYS=2", "FORMAT=json")
+    make(stub, "prove-real", *given)
+    make(stub, "experiment", *given)
+    proof = ["-m", "experiments.provereal", "--scale", "50", "--set", "WAYS=2", "--force"]
+    assert noted(stub, "argv")[: len(proof)] == proof
+    assert noted(stub, "argv")[len(proof) :] == ["-m", "experiments.cli", "experiment", *proof[2:]]
+
+
+def test_the_doctor_sets_nothing_up(stub: Path) -> None:
+    told = json.loads(make(stub, "doctor", "FORMAT=json").stdout.splitlines()[-1])
+    assert {"runs", "auto", "clocks", "checks"} <= told.keys()
+    assert not (stub / "actions").exists()
+
+
 def test_fuzz_takes_how_many_and_the_seed(stub: Path) -> None:
     make(stub, "fuzz", "DATAGRAMS=7", "SEED=3", "BUDGET=1")
     assert noted(stub, "argv") == ["-m", "benchmarks.fuzz", "--datagrams", "7", "--seed", "3"]
@@ -144,9 +160,21 @@ def test_kills_takes_how_many_and_the_seed(stub: Path) -> None:
     assert noted(stub, "argv") == ["-m", "benchmarks.kills", "--times", "3", "--seed", "2"]
 
 
+def test_the_benchmarks_of_runs_take_little(stub: Path) -> None:
+    make(stub, "bench-identity", "TIMES=3", "SEED=2")
+    make(stub, "bench-scale", "TIMES=3")
+    identity = ["-m", "benchmarks.identity", "--times", "3"]
+    assert noted(stub, "argv") == [*identity, "-m", "benchmarks.scale"]
+
+
 def test_the_comparison_with_uftp_takes_nothing(stub: Path) -> None:
     make(stub, "compare-uftp", "SEED=3")
     assert noted(stub, "argv") == ["-m", "benchmarks.uftp"]
+
+
+def test_the_matrix_of_faults_takes_nothing(stub: Path) -> None:
+    make(stub, "fault-matrix", "SEED=3")
+    assert noted(stub, "argv") == ["-m", "benchmarks.faultmatrix"]
 
 
 def test_a_failed_command_fails_the_target_with_its_status(stub: Path) -> None:
@@ -174,7 +202,9 @@ def test_lint_stops_at_the_first_complaint(stub: Path) -> None:
 def test_help_names_every_target_and_variable(stub: Path) -> None:
     text = make(stub, "help").stdout
     assert text == make(stub).stdout
-    others = ("setup", "fuzz", "compare-uftp", "bench-aggregator", "bench-collectives")
+    others = ("setup", "doctor", "prove-real", "reproduce", "fuzz", "kills", "compare-uftp")
+    others += ("fault-matrix", "bench-aggregator", "bench-collectives", "bench-identity")
+    others += ("bench-scale",)
     for target in (*USED, *others, "test", "lint", "clean", "distclean"):
         assert f"make {target} " in text
     for variable in VARIABLES:

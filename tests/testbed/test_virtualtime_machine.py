@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import InputError, MachineError
+from testbed.virtualtime.boot import START_UNIX_S
 from testbed.virtualtime.kernel import ensure_kernel
-from testbed.virtualtime.machine import START_UNIX_S, Outcome, run_in_virtual_time
+from testbed.virtualtime.machine import Outcome, run_in_virtual_time
 
 pytestmark = pytest.mark.machine
 
