@@ -29,6 +29,8 @@ NS_PER_MS = 1_000_000
 INSTALL_NS = 10 * NS_PER_MS
 """From the end of planning to the take-over: paths are installed and confirmed, hosts told."""
 _TELL_NS = NS_PER_MS
+_SETTLE_NS = 100 * NS_PER_MS
+"""So much longer than planned hosts wait for what was given up, before they end."""
 _PATHS_LIMIT_S = 5.0
 _GATHER_NS = NS_PER_MS // 10
 """Links that fail together are reported one by one: who hears of one waits so long for others."""
@@ -74,6 +76,7 @@ class Replanning:
         # What has happened since the present schedule began: edges and monotonic time of each.
         self._broken: list[tuple[frozenset[int], int]] = []
         self._finished = False
+        self._settled_ns = fleet.start_ns
         self._until_ns: int | None = None
         self._done: dict[str, int] = {}
         self._orders = HostOrders(fleet.orders, supervisor, self._host_done)
@@ -165,6 +168,7 @@ class Replanning:
         )
         self._replanner.accept(candidate)
         self._zero_ns, self._until_ns = resume_ns, None
+        self._settled_ns = resume_ns + candidate.found.state.settled_ps // 1000 + _SETTLE_NS
         self._broken.clear()
 
     def _tell(self, candidate: Candidate, resume_ns: int) -> None:
@@ -219,4 +223,5 @@ class Replanning:
             return
         if all(zero_ns == self._zero_ns for zero_ns in self._done.values()):
             self._finished = True
-            self._orders.tell_all(order="finish")
+            # What was given up still arrives, and is to be counted.
+            self._agenda.at(self._settled_ns, partial(self._orders.tell_all, order="finish"))

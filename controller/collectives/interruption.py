@@ -73,6 +73,8 @@ class State:
     repeatable
         Whether what is left by the old schedule is all that is missing: nothing is lost that
         one before it had sent.
+    settled_ps
+        When the last of what had left has arrived, whether it counts or not.
     next_transfer
         The number that is free for the first new send.
     """
@@ -83,6 +85,7 @@ class State:
     dropped: frozenset[int]
     left: tuple[int, ...]
     repeatable: bool
+    settled_ps: int
     next_transfer: int
 
     def arrived_at(self, node: int) -> list[int]:
@@ -150,6 +153,7 @@ def interrupted(schedule: Schedule, event: Interruption) -> State:
         dropped=frozenset(flights[i].transfer for i in [*lost, *left]),
         left=tuple(i - flown for i in left),
         repeatable=not any(i in lost for i in range(flown)),
+        settled_ps=max((flights[i].arrival_ps for i in begun), default=0) - event.resume_ps,
         next_transfer=first + schedule.sends,
     )
 
