@@ -195,7 +195,8 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         impairments=config.lossy_links,
         events=config.events,
         lead_s=LEAD_S[clock] if config.lead_s is None else config.lead_s,
-        on_link_down=config.on_link_down,
+        # Hosts of a collective get other paths themselves; detours would meet those.
+        on_link_down="ignore" if plan.collective else config.on_link_down,
         on_fault=config.on_fault,
         limits=config.limits,
     )
