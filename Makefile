@@ -2,7 +2,8 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help variables setup doctor experiment prove-real reproduce plan optimize compare loss
-.PHONY: collective compare-collectives compare-failures bench-resynthesis bench-aggregator bench-collectives bench-identity
+.PHONY: collective compare-collectives compare-failures sync-sgd bench-resynthesis
+.PHONY: bench-aggregator bench-collectives bench-identity
 .PHONY: bench-scale fuzz kills compare-uftp test lint clean distclean fault-matrix verify
 .PHONY: bench-fidelity
 .NOTPARALLEL:
@@ -15,8 +16,8 @@ export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOP
 export RUN FORMAT BUDGET DATAGRAMS TIMES COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
 # These by way of --set.
 SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
-	LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US LIMITS \
-	REPLAN_MS
+	COMPUTE_MS LOOP LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US \
+	LIMITS REPLAN_MS
 export $(SETTINGS)
 # What every command has, then what some have.
 COMMON_OPTIONS = \
@@ -55,6 +56,7 @@ COMPARE_COLLECTIVES_OPTIONS = $(COMMON_OPTIONS) $(SEED_OPTION) $(FORMAT_OPTION) 
 	$${CHUNKS:+--chunks "$$CHUNKS"}
 COMPARE_FAILURES_OPTIONS = $${SCHEDULE:+--schedule "$$SCHEDULE"} $(COMPARE_COLLECTIVES_OPTIONS) \
 	$(SETTING_OPTIONS)
+SYNC_SGD_OPTIONS = $(COMPARE_COLLECTIVES_OPTIONS) $${COMPUTE_MS:+--set "COMPUTE_MS=$$COMPUTE_MS"}
 COLLECTIVE_OPTIONS = \
 	$${TOPOLOGY:+--topology "$$TOPOLOGY"} $${COLLECTIVE:+--collective "$$COLLECTIVE"} \
 	$${ALGORITHM:+--algorithm "$$ALGORITHM"} $${PAYLOAD:+--payload "$$PAYLOAD"} \
@@ -88,7 +90,9 @@ make kills        kill and interrupt runs at random moments; tell what is left b
 make compare-uftp measure uftp and our stream over the same lossy link
 make fault-matrix run every kind of event with Triangles and All-to-All; check what comes of it
 make collective   schedule an all-reduce, all-gather, … on any topology; print a table
-make compare-collectives  run all-reduce between hosts by each algorithm; one table and a plot
+make compare-collectives  run all-reduce by each algorithm, between hosts and by sums in the
+                  network, and by Open MPI; one table and a plot
+make sync-sgd     compute and synchronise in turns, by each way to do it; one table and a plot
 make compare-failures  run an all-reduce once for each link, which fails at half the time
 make bench-resynthesis  plan the same without packets: times, and what planning anew takes
 make bench-collectives  measure the synthesiser against published figures
@@ -105,7 +109,8 @@ Packages and the real clock need root: `sudo make setup`, `sudo make experiment`
 Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   SCHEDULE     triangles, pairs, all-to-all, regional; or a YAML file
                experiment: also an all-reduce between hosts: ring, tacos, halving-doubling,
-               hierarchical, parameter-server, double-binary-tree
+               hierarchical, parameter-server, double-binary-tree, direct; or by sums in the
+               network: in-network
   CLOCK        virtual, real, auto: real if this machine can; `make doctor` tells
   MEMORY       memory of each edge device: 0, 200MB, 32GB, ...
   MULTICAST    on, off: trees in the network, or one copy per receiver
@@ -144,6 +149,10 @@ The aggregator's table, and its recovery from loss:
   ENGINE       native, reference: the aggregator's inner loop
   RESEND_MS    how much output is kept to be sent again, in ms, out of MEMORY; 0: none
   REPAIR       on: islands ask the sender for what no edge device can give any more
+Training:
+  COMPUTE_MS   time to compute a step before each synchronisation; ROUNDS says how many of them
+  LOOP         synchronous, delayed, local: a step waits for the last sum, for the one before
+               it, for none
 The last hop, from each switch to its island (other links: `impairments` of a CONFIG file):
   LOSS_PERCENT LOSS_BURST            packets lost; mean length of a run of lost ones
   DUPLICATE_PERCENT REORDER_PERCENT  packets that come twice; that overtake the others
@@ -221,6 +230,9 @@ compare-failures: setup
 
 bench-resynthesis: setup
 	$(in_environment) run benchmarks.resynthesis
+
+sync-sgd: setup
+	$(in_environment) run experiments.cli sync-sgd $(SYNC_SGD_OPTIONS)
 
 bench-collectives: setup
 	$(in_environment) run benchmarks.collectives

@@ -180,6 +180,7 @@ def parse(
     job_id: int,
     rejects: Counter[str],
     dtype: DType = DType.I32,
+    or_kind: PacketType | None = None,
 ) -> list[Batch]:
     """Take the datagrams of one receive buffer apart and check each of them.
 
@@ -191,6 +192,8 @@ def parse(
         Size of each datagram (UDP_GRO); the last one may be shorter.
     kind, job_id, dtype
         What is expected here.
+    or_kind
+        Another kind that is as welcome.
     rejects
         Gets one count per refused datagram under its reason: short, magic,
         version, type, dtype, job, length, crc.
@@ -210,14 +213,18 @@ def parse(
             rejects["short"] += count
             continue
         rows = buffer[offset : offset + count * size].reshape(count, size)
-        batch = _check(rows, kind, job_id, dtype, rejects)
+        batch = _check(rows, (kind, or_kind or kind), job_id, dtype, rejects)
         if len(batch.headers):
             batches.append(batch)
     return batches
 
 
 def _check(
-    rows: Bytes, kind: PacketType, job_id: int, dtype: DType, rejects: Counter[str]
+    rows: Bytes,
+    kinds: tuple[PacketType, PacketType],
+    job_id: int,
+    dtype: DType,
+    rejects: Counter[str],
 ) -> Batch:
     """Check datagrams of one size, shape (n, size); count and leave out the bad ones."""
     size = rows.shape[1]
@@ -228,7 +235,7 @@ def _check(
     headers["crc"] = 0
     actual = [crc32c(row) for row in rows]
     words = headers.view(_WORDS)
-    start, count = _start_word(kind, dtype, n_elem), len(rows)
+    start, count = _start_word(kinds[0], dtype, n_elem), len(rows)
     # Lists, because for a few datagrams numpy's comparisons cost more.
     usual = words["start"].tolist() == [start] * count and odd_bytes == 0
     if usual and words["job_id"].tolist() == [job_id] * count and sent == actual:
@@ -236,7 +243,7 @@ def _check(
     reasons = {
         "magic": headers["magic"] != MAGIC,
         "version": headers["version"] != VERSION,
-        "type": headers["type"] != kind,
+        "type": (headers["type"] != kinds[0]) & (headers["type"] != kinds[1]),
         "dtype": headers["dtype"] != dtype,
         "job": headers["job_id"] != job_id,
         "length": (headers["n_elem"] != n_elem) | (odd_bytes != 0),

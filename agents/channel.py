@@ -25,8 +25,6 @@ class Channel:
         CLOCK_MONOTONIC time of the next burst; `NEVER_NS` while no transfer is on its way.
     datagrams, wire_bytes
         What has left.
-    late_ns
-        How late the latest burst left.
     """
 
     def __init__(
@@ -38,7 +36,7 @@ class Channel:
         recorder: Recorder,
     ) -> None:
         self.due_ns = NEVER_NS
-        self.datagrams = self.wire_bytes = self.late_ns = 0
+        self.datagrams = self.wire_bytes = 0
         self._ctx, self._release, self._layout = ctx, plan.release, layout
         self._operands, self._recorder = operands, recorder
         self._packer = Packer(
@@ -102,7 +100,9 @@ class Channel:
         packed = self._packer.seal(
             burst.count, burst.block, self.datagrams, since_start_ns // _NS_PER_US, last
         )
-        self._sockets[path.tag].send(packed, ctx.addresses.island(path.dst))
+        addresses = ctx.addresses
+        to = addresses.island if path.ends_at == "island" else addresses.aggregator
+        self._sockets[path.tag].send(packed, to(path.dst))
         self._recorder.add(
             since_start_ns,
             step.transfer,
@@ -114,7 +114,6 @@ class Channel:
         )
         self.datagrams += burst.count
         self.wire_bytes += burst.wire_bytes
-        self.late_ns = max(self.late_ns, now_ns - self.due_ns)
         self._next += 1
         if self._next < len(self._bursts):
             self.due_ns = self._bursts[self._next].due_ns
@@ -141,7 +140,8 @@ class Channel:
         """Keep a socket for each path from here."""
         ctx, size = self._ctx, datagram_bytes(self._layout.elements)
         self._paths = paths
-        for tag in {path.tag for path in paths if path.src == ctx.city} - set(self._sockets):
+        own = (path for path in paths if (path.src, path.starts_at) == (ctx.city, "island"))
+        for tag in {path.tag for path in own} - set(self._sockets):
             self._sockets[tag] = BurstSender(size, None, ctx.addresses.path(ctx.city, tag))
 
     def close(self) -> None:

@@ -13,14 +13,16 @@ from agents.bursts import parse, runs
 from agents.channel import Channel
 from agents.context import AgentContext, run_agent
 from agents.dependencies import Dependencies
+from agents.gpu import Gpu
 from agents.operands import Operands, chunk_layout
 from agents.orders import Message, Orders
 from agents.records import Kind, Recorder
 from agents.rounds import NEVER_NS
-from agents.sockets import BurstReceiver, precise_timers, udp_counters
+from agents.sockets import BurstReceiver, interface_index, precise_timers, udp_counters
 from agents.takeover import TakeOver, read_take_over
 from agents.wire import PacketType
-from controller.hostplan import HostStep
+from controller.hostplan import HostPlan, HostStep
+from controller.training import unroll
 from testbed.errors import CliquenetError
 
 ROLE = "collective"
@@ -45,13 +47,19 @@ class Host:
         self._ctx = ctx
         self._plan = ctx.plan.collective
         self._paths = self._plan.paths
-        self._steps = Dependencies(self._plan.steps[ctx.city])
+        training = ctx.plan.training
+        self._chunks = self._plan.chunks * (training.syncs if training else 1)
+        self._steps = Dependencies(unroll(self._plan, training, ctx.city))
+        self._effects = 0
+        self._effects_per_sum = sum(s.kind != "send" for s in self._plan.steps[ctx.city])
         layout = chunk_layout(self._plan.chunk_bytes / ctx.plan.scale, ctx.mtu_bytes)
-        self._operands = Operands(ctx.seed, ctx.city, self._plan.chunks, layout)
+        self._operands = Operands(ctx.seed, ctx.city, self._chunks, layout)
         self._recorder = Recorder(ctx.output_path(ROLE, ".bin"))
+        self._gpu = Gpu(ctx, training, self._recorder) if training else None
         self._channel = Channel(ctx, self._plan, layout, self._operands, self._recorder)
-        own = ctx.addresses.island(ctx.city)
-        self._receiver = BurstReceiver(own, interface=None, idle_ns=0)
+        self._sums = self._plan.hub is not None
+        self._receiver = _receiver(ctx, self._plan)
+        self._everybody = (1 << len(ctx.plan.topology.codes)) - 1
         self._drops: Counter[str] = Counter()
         self._done_ns: int | None = None
         self._orders = Orders(ctx.orders) if ctx.orders is not None else None
@@ -71,6 +79,7 @@ class Host:
         now_ns = time.monotonic_ns()
         while now_ns < deadline_ns and not (self._steps.done and self._ordered_end):
             self._tell_done()
+            compute_ns = self._compute(now_ns)
             if channel.idle and (step := self._steps.next_send()):
                 channel.begin(step, now_ns)
             if now_ns >= channel.due_ns:
@@ -80,7 +89,8 @@ class Host:
             elif self._take_over_is_due(now_ns):
                 self._take_over(now_ns)
             else:
-                self._wait(min(channel.due_ns, self._next_ns(now_ns), deadline_ns) - now_ns)
+                next_ns = min(channel.due_ns, compute_ns, self._next_ns(now_ns))
+                self._wait(min(next_ns, deadline_ns) - now_ns)
             now_ns = time.monotonic_ns()
         self._write()
 
@@ -103,7 +113,7 @@ class Host:
         batches = parse(
             self._receiver.buffer,
             *came,
-            kind=PacketType.DATA,
+            kind=PacketType.AGG if self._sums else PacketType.DATA,
             job_id=self._ctx.job_id,
             rejects=self._drops,
         )
@@ -117,6 +127,9 @@ class Host:
                 why = "abandoned" if run.round in self._abandoned else "transfer"
                 self._drops[why] += len(run.values)
                 continue
+            if self._sums and run.bitmap != self._everybody:
+                self._drops["partial sum"] += len(run.values)
+                continue
             refused = self._operands.take(step.transfer, run.block, run.values)
             if refused:
                 self._drops[refused] += len(run.values)
@@ -124,7 +137,7 @@ class Host:
             self._recorder.add(
                 now_ns - self._ctx.start_ns,
                 step.transfer,
-                Kind.DATA_IN,
+                Kind.AGGREGATE_IN if self._sums else Kind.DATA_IN,
                 run.src,
                 run.block,
                 len(run.values),
@@ -133,11 +146,20 @@ class Host:
             if not early and self._operands.complete(step.transfer):
                 self._carry_out(self._steps.arrived(step.transfer), now_ns)
 
+    def _compute(self, now_ns: int) -> int:
+        """Let the training go on; returns when it has something to do next."""
+        if self._gpu is None:
+            return NEVER_NS
+        self._gpu.advance(now_ns, self._effects // self._effects_per_sum)
+        self._carry_out(self._steps.computed(self._gpu.steps), now_ns)
+        return self._gpu.due_ns
+
     def _carry_out(self, effects: list[HostStep], now_ns: int) -> None:
         """Add or store the transfers that may take effect."""
         for step in effects:
             self._operands.apply(step.transfer, step.chunk, adds=step.kind == "reduce")
             self._done_ns = now_ns - self._ctx.start_ns
+        self._effects += len(effects)
 
     def _obey(self, order: Message) -> None:
         """Do what the run asks for; see `agents.orders`."""
@@ -219,14 +241,23 @@ class Host:
                 "complete": self._steps.done,
                 "steps_left": self._steps.left,
                 "done_ns": self._done_ns,
-                "chunks": self._plan.chunks,
+                "chunks": self._chunks,
                 "chunks_exact": self._operands.exact_chunks(len(ctx.plan.topology.codes)),
                 "datagrams_out": self._channel.datagrams,
                 "egress_bytes": self._channel.wire_bytes,
-                "late_out_ns": self._channel.late_ns,
                 "drops": dict(self._drops),
                 "socket_overflow": self._receiver.overflow,
                 "receive_buffer_bytes": self._receiver.buffer_bytes,
                 "udp": udp,
             },
         )
+
+
+def _receiver(ctx: AgentContext, plan: HostPlan) -> BurstReceiver:
+    """What comes from other hosts, or, as multicast, from a hub's aggregator."""
+    own_ip, port = ctx.addresses.island(ctx.city)
+    if plan.hub is None:
+        return BurstReceiver((own_ip, port), interface=None, idle_ns=0)
+    receiver = BurstReceiver(("", port), interface=interface_index(f"{ctx.code}-i"), idle_ns=0)
+    receiver.join([ctx.addresses.group(0, plan.hub)])
+    return receiver

@@ -89,6 +89,7 @@ class Collector:
         self._epochs = Epochs()
         self._received = [Received() for _ in range(ctx.plan.rounds)]
         self._first_round = first_round
+        self._sums = 0
         expected = (layout.blocks for e in ctx.expectations[first_round:] if e.senders)
         self._blocks_to_come = sum(expected)
 
@@ -96,6 +97,17 @@ class Collector:
     def complete(self) -> bool:
         """Whether every block of every round has come in full."""
         return self._blocks_to_come == 0
+
+    @property
+    def sums(self) -> int:
+        """How many rounds, from the first one on, have brought every block in full."""
+        expectations, blocks = self._ctx.expectations, self._ctx.layout.blocks
+        while self._sums < len(expectations) and (
+            not expectations[self._sums].senders
+            or self._received[self._sums].complete_blocks == blocks
+        ):
+            self._sums += 1
+        return self._sums
 
     def open_round(self, round_index: int) -> None:
         """Begin to accept a round."""

@@ -82,7 +82,7 @@ class Expectation(NamedTuple):
     senders: tuple[int, ...]
     """City indices."""
     mask: int
-    """The senders as bits."""
+    """The senders as bits; where aggregators send sums to others, whoever is in these."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +227,23 @@ class AgentContext:
         """What the own city expects in each round of the run."""
         return tuple(self._expectation(k) for k in range(self.plan.rounds))
 
+    @property
+    def sums_to(self) -> Endpoint:
+        """Where the own city's aggregator sends its sums."""
+        hosts = self.plan.collective
+        if hosts is None or hosts.hub is None:
+            return self.addresses.island(self.city)
+        relay = hosts.relay(self.city)
+        if relay is None:
+            return self.addresses.group(0, hosts.hub)
+        return self.addresses.aggregator(relay.dst)
+
+    @property
+    def takes_sums(self) -> bool:
+        """Whether other aggregators send to that of the own city."""
+        hosts = self.plan.collective
+        return hosts is not None and any(path.is_relay for path in hosts.feeds(self.city))
+
     def groups(self, round_index: int) -> list[Endpoint]:
         """Multicast addresses of the streams that the own city expects in a round, if any."""
         if not self.plan.multicast:
@@ -235,6 +252,15 @@ class AgentContext:
         return [self.addresses.group(round_index, sender) for sender in senders]
 
     def _expectation(self, round_index: int) -> Expectation:
+        hosts = self.plan.collective
+        if hosts is not None:
+            return Expectation(
+                round=round_index,
+                start_ns=self.start_ns,
+                clique=0,
+                senders=tuple(sorted(path.src for path in hosts.feeds(self.city))),
+                mask=sum(1 << city for city in hosts.contributors(self.city)),
+            )
         this_round = self.plan.round(round_index)
         senders = tuple(self.plan.topology.index(c) for c in this_round.senders_to(self.code))
         cliques = [i for i, members in enumerate(this_round.cliques) if self.code in members]

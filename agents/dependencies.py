@@ -33,7 +33,10 @@ class Dependencies:
                 self._followers[earlier].append(position)
         self._sends = [i for i, step in enumerate(steps) if step.kind == "send"]
         self._next_send = 0
-        self._position = {s.transfer: i for i, s in enumerate(steps) if s.kind != "send"}
+        self._computes = [i for i, step in enumerate(steps) if step.kind == "compute"]
+        self._computed = 0
+        arriving = ((i, s) for i, s in enumerate(steps) if s.kind in ("receive", "reduce"))
+        self._position = {step.transfer: position for position, step in arriving}
         self._came: set[int] = set()
         self._dropped: frozenset[int] = frozenset()
         self.applied: set[int] = set()
@@ -95,6 +98,14 @@ class Dependencies:
             raise ValueError(f"send {position} left before its data was there")
         self._next_send += 1
         return self._settle(position)
+
+    def computed(self, count: int) -> list[HostStep]:
+        """Take note of how many steps were computed; returns the arrivals that take effect now."""
+        effects: list[HostStep] = []
+        while self._computed < min(count, len(self._computes)):
+            effects += self._settle(self._computes[self._computed])
+            self._computed += 1
+        return effects
 
     def arrived(self, transfer: int) -> list[HostStep]:
         """Take note that a transfer is complete; returns the arrivals that take effect now.

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +25,9 @@ class Sent:
     wire_bytes: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
-    late_ns: int = 0
-    """How late the latest burst left."""
 
-    def add(self, now_ns: int, late_ns: int, datagrams: int, wire_bytes: int) -> None:
+    def add(self, now_ns: int, datagrams: int, wire_bytes: int) -> None:
         """Count one burst."""
-        self.late_ns = max(self.late_ns, late_ns)
         self.datagrams += datagrams
         self.wire_bytes += wire_bytes
         self.first_ns = now_ns if self.first_ns is None else self.first_ns
@@ -43,13 +41,18 @@ class Emitter:
     ----------
     ctx, stream, recorder
         The run, what makes the bursts, and what gets an event for each.
+    start_of
+        CLOCK_MONOTONIC time from which on a round's stream is timed; None while it is not known.
     former
         What an earlier process had sent: that is not sent again.
 
     Attributes
     ----------
     due_ns
-        CLOCK_MONOTONIC time of the next burst, `NEVER_NS` after the last one.
+        CLOCK_MONOTONIC time of the next burst, `NEVER_NS` while it is not known and after the
+        last one.
+    done
+        Whether the last burst of the last round has left.
     sent
         What left, by round.
     """
@@ -59,12 +62,14 @@ class Emitter:
         ctx: AgentContext,
         stream: OwnStream,
         recorder: Recorder,
+        start_of: Callable[[int], int | None],
         former: Former | None = None,
     ) -> None:
         self.sent = [Sent() for _ in range(ctx.plan.rounds)]
         self._ctx = ctx
         self._stream = stream
         self._recorder = recorder
+        self._start_of = start_of
         self._former = former
         self._began_ns = time.monotonic_ns()
         interface = interface_index(f"{ctx.code}-i") if ctx.plan.multicast else None
@@ -78,13 +83,16 @@ class Emitter:
         self._next = 0
         self._free_ns = 0
         self._to: list[Endpoint] = []
+        self._start_ns: int | None = None
+        self.done = False
         self.due_ns = 0
         self._prepare_due()
 
-    @property
-    def done(self) -> bool:
-        """Whether the last burst of the last round has left."""
-        return self.due_ns == NEVER_NS
+    def look(self) -> None:
+        """See whether a round that waited may begin."""
+        if self._start_ns is None and not self.done:
+            self._start_ns = self._start_of(self._round)
+            self._prepare_due()
 
     def send(self, now_ns: int) -> None:
         """Send the burst that is due."""
@@ -94,8 +102,7 @@ class Emitter:
             self._packed_of = (self._round, burst.block)
             self._packed = self._stream.pack(self._round, burst.block, burst.count, since_start_ns)
         self._sender.send(self._packed, self._to[burst.copy])
-        late_ns = now_ns - self.due_ns
-        self.sent[self._round].add(since_start_ns, late_ns, burst.count, burst.wire_bytes)
+        self.sent[self._round].add(since_start_ns, burst.count, burst.wire_bytes)
         self._recorder.add(
             since_start_ns,
             self._round,
@@ -116,7 +123,6 @@ class Emitter:
             "egress_bytes": sent.wire_bytes,
             "first_out_ns": sent.first_ns,
             "last_out_ns": sent.last_ns,
-            "late_out_ns": sent.late_ns,
         }
 
     def close(self) -> None:
@@ -127,14 +133,15 @@ class Emitter:
         """Find the next burst, in the next round that has one if need be."""
         while self._next == len(self._bursts):
             if self._round + 1 == self._ctx.plan.rounds:
-                self.due_ns = NEVER_NS
+                self.done, self.due_ns = True, NEVER_NS
                 return
             self._round += 1
             self._next = 0
             stream = self._ctx.plan.round(self._round).stream_of(self._ctx.code)
             self._bursts = [] if stream is None else self._prepare_round(stream)
-        start_ns = self._ctx.expectations[self._round].start_ns
-        self.due_ns = start_ns + self._bursts[self._next].due_ns
+            self._start_ns = self._start_of(self._round)
+        start_ns, due_ns = self._start_ns, self._bursts[self._next].due_ns
+        self.due_ns = NEVER_NS if start_ns is None else start_ns + due_ns
 
     def _prepare_round(self, stream: Stream) -> list[Burst]:
         """Destinations, header and schedule of this round's stream."""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from agents.averaging import Replay, start_tables
+from agents.cadence import Cadence
 from agents.collector import Collector
 from agents.context import NS_PER_MS, AgentContext, run_agent
 from agents.emitter import Emitter
@@ -62,10 +63,11 @@ class Island:
         )
         epoch = time.monotonic_ns() // NS_PER_MS & 0xFFFFFFFF
         stream = OwnStream(ctx, weights, self._state, epoch)
-        self._emitter = Emitter(ctx, stream, self._recorder, former)
         self._collector = Collector(
             ctx, weights, self._state, replay, epoch, self._recorder, self._first_round
         )
+        self._cadence = Cadence(ctx, self._recorder, lambda: self._collector.sums)
+        self._emitter = Emitter(ctx, stream, self._recorder, self._cadence.start_ns, former)
         self._window = RoundWindow(ctx)
         self._told_round = -1
 
@@ -80,10 +82,14 @@ class Island:
                 self._change_rounds(now_ns)
             if self._state.latest != self._told_round:
                 self._tell(now_ns)
+            compute_ns = self._cadence.advance(now_ns)
+            emitter.look()
             if now_ns >= emitter.due_ns:
                 emitter.send(now_ns)
                 now_ns = time.monotonic_ns()
-            wake_ns = min(emitter.due_ns, window.due_ns, deadline_ns, self._recover(now_ns))
+            wake_ns = min(
+                *(emitter.due_ns, window.due_ns, compute_ns, deadline_ns), self._recover(now_ns)
+            )
             arrived = self._sleep(wake_ns - now_ns)
             now_ns = time.monotonic_ns()
             if arrived:

@@ -106,8 +106,7 @@ class Operands:
 
     def exact_chunks(self, cities: int) -> int:
         """How many chunks are the true sum over all hosts, bit for bit."""
-        layout = self._layout
-        used = (layout.blocks - 1) * layout.elements + layout.last_elements
+        layout, used = self._layout, self._layout.total_elements
         exact = 0
         for chunk, have in enumerate(self._values):
             true = sum(operand(self._seed, city, chunk, layout) for city in range(cities))

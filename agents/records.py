@@ -42,6 +42,8 @@ class Kind(IntEnum):
     SURPLUS_IN = 12
     """Island received ``count`` blocks of which it had parts already, so that it could use
     none; ``src`` and ``value``, the contributors, as they came."""
+    COMPUTED = 13
+    """Host finished its step ``block`` of computing, ``value`` ns after it began it."""
 
 
 EVENT_DTYPE = np.dtype(

@@ -5,6 +5,7 @@ are those of the kernel's headers.
 """
 
 import ctypes
+import ipaddress
 import select
 import socket
 import struct
@@ -41,6 +42,11 @@ def precise_timers() -> None:
     """Let this thread's timers fire on time instead of up to 50 µs late."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_TIMERSLACK) failed")
+
+
+def is_group(address: Endpoint) -> bool:
+    """Whether an address is that of a multicast group."""
+    return ipaddress.ip_address(address[0]).is_multicast
 
 
 def interface_index(suffix: str) -> int:

@@ -205,6 +205,11 @@ class StreamLayout:
         """Bytes of the whole stream on the wire."""
         return self.burst_bytes(0, self.blocks)
 
+    @property
+    def total_elements(self) -> int:
+        """Elements of the whole stream."""
+        return (self.blocks - 1) * self.elements + self.last_elements
+
     def elements_of(self, block: int) -> int:
         """Elements of one block."""
         return self.last_elements if block == self.blocks - 1 else self.elements

@@ -152,15 +152,10 @@ def stream_goodputs(run_dir: Path) -> tuple[list[float], bool]:
             first_ns = int(out["t_ns"][out["round"] == counted["round"]].min())
             blocks = counted["exact_blocks"]
             exact = exact and blocks == counted["expected_blocks"]
-            payload_bytes = _element_bytes(plan.payload_bytes / plan.scale, runtime.mtu_bytes)
+            layout = stream_layout(plan.payload_bytes / plan.scale, runtime.mtu_bytes)
+            payload_bytes = ELEMENT_BYTES * layout.total_elements
             goodputs.append(payload_bytes * 8e3 / (counted["last_in_ns"] - first_ns))
     return goodputs, exact
-
-
-def _element_bytes(wire_bytes: float, mtu_bytes: int) -> int:
-    """Bytes of a stream's elements, without any header."""
-    layout = stream_layout(wire_bytes, mtu_bytes)
-    return ELEMENT_BYTES * ((layout.blocks - 1) * layout.elements + layout.last_elements)
 
 
 def row(

@@ -16,6 +16,10 @@ HOLD, OWN, NOTHING, WITH_OWN = "h", "o", "-", "+"
 contribution, which it still has; nothing; what it holds, and its own contribution added to it."""
 
 
+Place = Literal["island", "aggregator"]
+"""Which of a city's two hosts."""
+
+
 class HostPath(Frozen):
     """A way of sends through the network."""
 
@@ -28,12 +32,25 @@ class HostPath(Frozen):
     """Directed edges of the topology, in order."""
     rate_gbps: float = Field(gt=0)
     """Of the slowest link, the access links included."""
+    starts_at: Place = "island"
+    ends_at: Place = "island"
+
+    @property
+    def is_branch(self) -> bool:
+        """Whether it is a branch of the tree from a hub's aggregator to all islands."""
+        return (self.starts_at, self.ends_at) == ("aggregator", "island")
+
+    @property
+    def is_relay(self) -> bool:
+        """Whether it leads from an aggregator to the next one."""
+        return (self.starts_at, self.ends_at) == ("aggregator", "aggregator")
 
 
 class HostStep(NamedTuple):
     """A step of one host; see `controller.collectives.program.Step`."""
 
-    kind: Literal["send", "receive", "reduce"]
+    kind: Literal["send", "receive", "reduce", "compute"]
+    """``compute`` is no transfer: only `controller.training.unroll` makes it."""
     transfer: int
     chunk: int
     path: int
@@ -66,6 +83,37 @@ class HostPlan(Frozen):
     origins: tuple[str, ...] = ()
     """By city index, of a plan that takes over: what each chunk begins with, a character each:
     see `HOLD`."""
+    hub: int | None = None
+    """City whose aggregator sends the sum of all islands' data to a multicast group; None where
+    hosts alone add. Paths then lead up from islands to aggregators, from those to the next ones,
+    and from the hub's down a tree to every island. All is one transfer of one chunk."""
+    relays: tuple[HostStep, ...] = ()
+    """What the aggregators below the hub send: the sum of what leads to them."""
+
+    @property
+    def aggregators(self) -> tuple[int, ...]:
+        """Cities whose aggregator adds, ascending."""
+        return tuple(sorted({path.dst for path in self.paths if path.ends_at == "aggregator"}))
+
+    def feeds(self, city: int) -> tuple[HostPath, ...]:
+        """The paths that end at a city's aggregator."""
+        return tuple(p for p in self.paths if (p.dst, p.ends_at) == (city, "aggregator"))
+
+    def relay(self, city: int) -> HostPath | None:
+        """The path from a city's aggregator to the next one; None at the hub."""
+        return next((path for path in self.paths if path.is_relay and path.src == city), None)
+
+    def contributors(self, city: int) -> tuple[int, ...]:
+        """Islands whose data is in the sum that leaves a city's aggregator, ascending."""
+        found: list[int] = []
+        for path in self.feeds(city):
+            found += self.contributors(path.src) if path.is_relay else (path.src,)
+        return tuple(sorted(found))
+
+    @property
+    def transfers(self) -> int:
+        """How many transfers there are; they are numbered from 0."""
+        return sum(step.kind == "send" for steps in self.steps for step in steps)
 
     @property
     def chunk_bytes(self) -> float:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from controller.hostplan import HostPlan
+from controller.training import Training
 from testbed.jsonmodel import read_model
 from testbed.topology import Frozen, Topology
 
@@ -132,6 +133,15 @@ class Plan(Frozen):
     prediction: Prediction
     collective: HostPlan | None = None
     """Set where the islands run a collective among themselves, instead of streams."""
+    training: Training | None = None
+    """Set where hosts compute between synchronisations."""
+
+    @property
+    def aggregators(self) -> tuple[str, ...]:
+        """Cities whose aggregator takes part, in the order of the topology."""
+        if self.collective is not None:
+            return tuple(self.topology.codes[city] for city in self.collective.aggregators)
+        return self.topology.codes if self.aggregation else ()
 
     def round(self, index: int) -> RoundPlan:
         """Return the plan of round ``index`` of the run."""

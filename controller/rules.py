@@ -6,12 +6,12 @@ port that the stream comes in by. What no flow matches is dropped: there is no
 table-miss entry and no flooding.
 """
 
-from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.hostplan import HostPath
 from controller.plan import Plan, Stream
+from controller.treehops import tree_hops
 from testbed.addressing import (
     AGGREGATOR_PORT,
     FIRST_PATH_UDP_PORT,
@@ -28,14 +28,11 @@ from testbed.topology import Topology
 UNICAST_PRIORITY = 100
 PATH_PRIORITY = 150
 MULTICAST_PRIORITY = 200
-IN_PORT = 0xFFFFFFF8
-"""OFPP_IN_PORT (OpenFlow 1.3.5, section 7.2.1): back by the port that a packet came in
-by, which a switch never uses under its own number."""
 
 
 @dataclass(frozen=True)
 class GroupRule:
-    """A ``type=all`` group: one copy to each port; the ingress port is named `IN_PORT`."""
+    """A ``type=all`` group: one copy to each port; `IN_PORT` is the one that it came in by."""
 
     dpid: int
     group_id: int
@@ -105,27 +102,64 @@ def base_rules(plan: Plan) -> RuleSet:
 def path_flows(topology: Topology, paths: Iterable[HostPath]) -> tuple[FlowRule, ...]:
     """Flows for the paths of a collective, which need not be the shortest ones.
 
-    A path is known by sender, receiver and the sender's UDP port, at every switch but
-    the last one: from there the unicast flow leads to the island.
+    A path is known by sender, receiver and, of an island, the sender's UDP port, at every
+    switch but the last one: from there the unicast flow leads to the host. Between two
+    aggregators there is only one. What a hub sends to all islands has rules of a tree.
     """
+    address = {"island": island_ip, "aggregator": aggregator_ip}
     return tuple(
         FlowRule(
             dpid(topology.index(topology.edges[edge].src)),
             PATH_PRIORITY,
-            island_ip(path.dst),
+            address[path.ends_at](path.dst),
             output_port=topology.out_port(edge),
-            ipv4_src=island_ip(path.src),
-            udp_src=FIRST_PATH_UDP_PORT + path.tag,
+            ipv4_src=address[path.starts_at](path.src),
+            udp_src=FIRST_PATH_UDP_PORT + path.tag if path.starts_at == "island" else None,
         )
         for path in paths
+        if not path.is_branch
         for edge in path.edges
+    )
+
+
+def sum_rules(plan: Plan) -> RuleSet:
+    """Groups and flows of the tree from a hub's aggregator to every island.
+
+    Empty where no aggregator adds.
+
+    Raises
+    ------
+    InputError
+        The ways down from the hub are not one tree.
+    """
+    hosts = plan.collective
+    if hosts is None or hosts.hub is None:
+        return RuleSet()
+    topology, hub = plan.topology, hosts.hub
+    in_port = {hub: AGGREGATOR_PORT}
+    out_ports: dict[int, set[int]] = {}
+    for path in (path for path in hosts.paths if path.is_branch):
+        for edge in (topology.edges[index] for index in path.edges):
+            src, dst = topology.index(edge.src), topology.index(edge.dst)
+            out_ports.setdefault(src, set()).add(topology.out_port(edge.index))
+            back = topology.out_port(edge.index ^ 1)
+            if in_port.setdefault(dst, back) != back:
+                raise InputError(f"the ways down from {topology.codes[hub]} meet at {edge.dst}")
+        out_ports.setdefault(path.dst, set()).add(ISLAND_PORT)
+    group, address = group_id(0, hub), group_ip(0, hub)
+    return RuleSet(
+        tuple(GroupRule(dpid(city), group, tuple(sorted(out))) for city, out in out_ports.items()),
+        tuple(
+            FlowRule(dpid(city), MULTICAST_PRIORITY, address, in_port[city], group_id=group)
+            for city in out_ports
+        ),
     )
 
 
 def round_rules(plan: Plan, round_index: int) -> RuleSet:
     """Groups and flows of every multicast tree of one round of the run.
 
-    Empty with multicast off. A stream's packets are taken only from the edges that
+    With multicast off only `sum_rules`. A stream's packets are taken only from the edges that
     lead to a switch, so a stray copy cannot multiply.
 
     Parameters
@@ -146,7 +180,7 @@ def round_rules(plan: Plan, round_index: int) -> RuleSet:
 def stream_rules(plan: Plan, round_index: int, streams: Iterable[Stream]) -> RuleSet:
     """As `round_rules`, of streams that need not take the plan's trees."""
     if not plan.multicast:
-        return RuleSet()
+        return sum_rules(plan)
     groups: list[GroupRule] = []
     flows: list[FlowRule] = []
     for stream in (stream for stream in streams if stream.receivers):
@@ -161,100 +195,6 @@ def stream_rules(plan: Plan, round_index: int, streams: Iterable[Stream]) -> Rul
     return RuleSet(tuple(groups), tuple(flows))
 
 
-@dataclass(frozen=True)
-class TreeHop:
-    """One visit of a stream at a switch: where packets come in, and where copies go out."""
-
-    dpid: int
-    in_port: int
-    out_ports: tuple[int, ...]
-    visit: int = 0
-    """How often the stream was at this switch before; above 0 only behind a hub."""
-
-
-def tree_hops(topology: Topology, stream: Stream, aggregation: bool) -> tuple[TreeHop, ...]:
-    """Follow a stream's ways from its sender, switch by switch.
-
-    What a switch does with a packet depends on the port that it came in by, thus
-    on the edge that it crossed last. So a stream may pass a city twice, on its way
-    up to a hub and on its way down, but may enter each edge from one side only. In a
-    hub tree it always does: down edges lead away from the hub along a tree and up
-    edges are such edges reversed, so that no edge is both, and none is entered by
-    two different ones.
-
-    Parameters
-    ----------
-    topology
-        Where the edges lie.
-    stream
-        Sender, receivers and the ordered edges of the way to each.
-    aggregation
-        Whether receivers get their copy at the aggregator port or at the island port.
-
-    Returns
-    -------
-    tuple of TreeHop
-        From the sender outwards. No two have both switch and incoming port in common.
-
-    Raises
-    ------
-    InputError
-        A way that does not lead from the sender to its receiver, an edge that is
-        entered from two sides, or ways and edges of the stream that differ.
-    """
-    onward = _onward_edges(topology, stream)
-    ends = {path[-1]: receiver for receiver, path in stream.paths.items()}
-    delivery = AGGREGATOR_PORT if aggregation else ISLAND_PORT
-    visits: Counter[str] = Counter()
-    hops = []
-    waiting: deque[int | None] = deque([None])
-    while waiting:
-        entered = waiting.popleft()
-        city = stream.sender if entered is None else topology.edges[entered].dst
-        # The edge's link, seen from its far end.
-        in_port = ISLAND_PORT if entered is None else topology.out_port(entered ^ 1)
-        edges = sorted(onward.get(entered, ()))
-        ports = [delivery] if entered in ends else []
-        ports += [_port(topology, edge, entered) for edge in edges]
-        hops.append(TreeHop(dpid(topology.index(city)), in_port, tuple(ports), visits[city]))
-        visits[city] += 1
-        waiting.extend(edges)
-    return tuple(hops)
-
-
-def _onward_edges(topology: Topology, stream: Stream) -> dict[int | None, set[int]]:
-    """Edge to the edges that follow it; ``None``, the way out of the sender's island."""
-    if set(stream.paths) != set(stream.receivers):
-        raise InputError(f"{_tree(stream)} does not have one way for each receiver")
-    if stream.sender in stream.receivers:
-        raise InputError(f"{_tree(stream)} delivers to its own sender")
-    onward: dict[int | None, set[int]] = {}
-    before: dict[int, int | None] = {}
-    for receiver, path in stream.paths.items():
-        city, previous = stream.sender, None
-        for edge in path:
-            here = topology.edges[edge]
-            if here.src != city:
-                raise InputError(f"{_tree(stream)} has a gap at {city} on the way to {receiver}")
-            if before.setdefault(edge, previous) != previous:
-                raise InputError(
-                    f"{_tree(stream)} enters the link {here.src}–{here.dst} from two sides"
-                )
-            onward.setdefault(previous, set()).add(edge)
-            city, previous = here.dst, edge
-        if city != receiver:
-            raise InputError(f"{_tree(stream)} has a way to {receiver} that ends at {city}")
-    if set(before) != set(stream.edges):
-        raise InputError(f"{_tree(stream)} has other edges than its ways")
-    return onward
-
-
-def _port(topology: Topology, edge: int, entered: int | None) -> int:
-    """The port into an edge, for packets that came in by another one."""
-    back = entered is not None and edge == entered ^ 1
-    return IN_PORT if back else topology.out_port(edge)
-
-
 def _onward_port(plan: Plan, here: str, code: str) -> int:
     try:
         edge = plan.unicast[code][here]
@@ -263,7 +203,3 @@ def _onward_port(plan: Plan, here: str, code: str) -> int:
     if plan.topology.edges[edge].src != here:
         raise InputError(f"the plan's unicast way from {here} to {code} starts elsewhere")
     return plan.topology.out_port(edge)
-
-
-def _tree(stream: Stream) -> str:
-    return f"the tree of {stream.sender} to {', '.join(stream.receivers)}"

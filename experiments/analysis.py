@@ -13,7 +13,6 @@ from experiments.accounting import count_legs, deliver, evictions, partial_sums
 from experiments.conservation import conserve
 from experiments.counters import (
     drop_places,
-    latest_send_us,
     memory_capacity,
     memory_high_water,
     stale_rows,
@@ -21,14 +20,22 @@ from experiments.counters import (
 )
 from experiments.decay import Decay, measure_decay, start_lifetime
 from experiments.eventpart import event_part
-from experiments.events import stream_table, write_tables
-from experiments.lateness import send_lateness
+from experiments.events import ROLES, stream_table, write_tables
+from experiments.lateness import check_lateness, send_lateness
 from experiments.lossy import lossy_part, promise_of
 from experiments.network_record import NetworkRecord, measured_loads
 from experiments.outcomes import entry
 from experiments.results import amend_manifest, configured, read_manifest, read_state, write_json
 from experiments.rundata import RunData, load_run
-from experiments.trust import check_sends
+from experiments.trainingfigures import (
+    HostTraining,
+    check_training,
+    last_sums_ns,
+    measure_host,
+    pace_ms,
+    training_entries,
+)
+from experiments.trainingplan import step_planned_ms
 from experiments.verdict import (
     RoundTime,
     check_decay,
@@ -43,6 +50,7 @@ from testbed.findings import judge, reasons
 from testbed.paths import give_to_caller
 
 DEFAULT_TOLERANCE_PERCENT = 1.0
+DEFAULT_LATE_MS = 1.0
 NS_PER_MS = 1_000_000
 
 
@@ -81,7 +89,8 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     """Put the measured beside the planned, and judge; see `analyse_run`."""
     plan, network = run.plan, run.network
     blocks = run.layout.blocks
-    times = round_times(streams, plan)
+    trained = train_islands(run)
+    times = round_times(streams, plan, pace_ms(plan.training, trained, plan.round_interval_ms))
     delivery = deliver(run.trace, plan, blocks)
     legs = count_legs(run.trace, plan)
     sums = sum_checks(run)
@@ -92,24 +101,27 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     links = link_loads(network, plan)
     promise = promise_of(run)
     limits = run.runtime.limits.at(run.runtime.clock)
-    late_us = latest_send_us(run)
     lossy = lossy_part(run, drops, legs)
-    lateness = send_lateness(run)
+    # Training decides by itself when to send.
+    lateness = send_lateness(run) if plan.training is None else None
     manifest = read_manifest(run.run_dir)
     tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
+    late_ms = configured(manifest, "late_ms", DEFAULT_LATE_MS)
     events = event_part(run, times, delivery, promise, tolerance_percent)
     conservation = conserve(run, legs, drops)
+    trains = plan.training, trained, step_planned_ms(plan)
     findings = [
         *check_plan(plan),
         *check_times(times, promise, tolerance_percent),
+        *check_lateness(lateness, promise, run.runtime.clock, late_ms),
         *check_sums(sums, delivery, partial, stale, promise),
         *check_decay(decay, promise, excused=bool(stale or run.crashed)),
         *events.findings,
+        *check_training(*trains, tolerance_percent),
         *(lossy.findings if promise.asked else check_losses(legs.lost, drops, plan)),
         *([] if promise.asked else conservation.findings(limits)),
         *check_shapers(network, plan, run.runtime.mtu_bytes),
         *run.trust.findings(limits),
-        *([] if promise.asked else check_sends(late_us, limits)),
         *check_links(links, plan, promise),
     ]
     measured = [t.measured_ms for t in times if t.measured_ms is not None]
@@ -165,6 +177,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         **lossy.entries,
         "faults": events.timeline,
         "crashed": list(run.crashed),
+        **training_entries(*trains),
         "evictions": evictions(run.trace, causes),
         "send_lateness": None if lateness is None else asdict(lateness),
         "memory_bytes": plan.memory_bytes,
@@ -175,22 +188,46 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         "links": links,
         "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
         **run.trust.entries(),
-        "send_late_us": late_us,
         "network_up_wall_s": round(network.network_up_wall_s(), 3),
         "wall_s": state.get("wall_s"),
         "trace_sha256": run.trace.sha256(),
     }
 
 
-def round_times(streams: pd.DataFrame, plan: Plan) -> list[RoundTime]:
-    """Time from a round's start to the last byte that its slowest island could use, per round."""
+def round_times(
+    streams: pd.DataFrame, plan: Plan, spacing_ms: float | None = None
+) -> list[RoundTime]:
+    """Time from a round's start to the last byte that its slowest island could use, per round.
+
+    Rounds start every ``spacing_ms``; by default as the plan says.
+    """
+    late_ms = 0.0 if spacing_ms is None else spacing_ms - plan.round_interval_ms
     legs = ("access", "repair") if plan.aggregation else ("network",)
     arrivals = streams[streams["leg"].isin(legs)]
     last_ms = arrivals.groupby("round")["last_ms"].max()
     return [
-        RoundTime(k, plan.round(k).t_ms, float(last_ms[k]) if k in last_ms.index else None)
+        RoundTime(
+            k,
+            plan.round(k).t_ms,
+            float(last_ms[k]) - k * late_ms if k in last_ms.index else None,
+        )
         for k in range(plan.rounds)
     ]
+
+
+def train_islands(run: RunData) -> dict[str, HostTraining | None]:
+    """Each island's training, by city code; empty without."""
+    training = run.plan.training
+    if training is None:
+        return {}
+    events = run.trace.events[run.trace.events["role"] == ROLES.index("island")]
+    codes = run.plan.topology.codes
+    each = [events[events["city"] == city] for city in range(len(codes))]
+    ends_ns = last_sums_ns(each)
+    return {
+        code: measure_host(one, training, end_ns, len(run.plan.period))
+        for code, one, end_ns in zip(codes, each, ends_ns, strict=True)
+    }
 
 
 def island_traffic(streams: pd.DataFrame, plan: Plan) -> dict[str, dict[str, float]]:

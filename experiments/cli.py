@@ -29,6 +29,7 @@ for _command in (
     plans.collective,
     comparisons.compare_collectives,
     comparisons.compare_failures,
+    comparisons.sync_sgd,
     runs.analyse,
     runs.plot,
     runs.reproduce,

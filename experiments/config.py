@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agents.names import Collision, ElementType, EngineName, Hash, MemoryModel
 from controller.demand import MEMORY_MODELS, RATES
+from controller.training import Loop
 from experiments.faults import FAULTS, Fault, OnFault, OnLinkDown
 from experiments.fields import (
     choice,
@@ -35,6 +36,8 @@ NAMED_SCHEDULES = ("triangles", "pairs", "all-to-all", "regional")
 """Those of `controller.schedule`, which takes numpy to import; listing variables does not."""
 CHECKED_TYPES = tuple(name for name in get_args(ElementType) if name != "bf16")
 """Elements whose sums can be compared bit by bit; bf16 holds none of several islands."""
+IN_NETWORK = "in-network"
+"""The schedule in which aggregators in the network form one sum, and multicast brings it back."""
 COLLECTIVES: Mapping[str, str] = MappingProxyType(
     {
         "ring": "ring",
@@ -42,10 +45,12 @@ COLLECTIVES: Mapping[str, str] = MappingProxyType(
         "hierarchical": "hierarchical",
         "parameter-server": "parameter-server",
         "double-binary-tree": "double-binary-tree",
+        "direct": "direct",
         "tacos": "synthesised",
+        IN_NETWORK: "multicast-aggregation",
     }
 )
-"""Schedules in which the islands' hosts reduce among themselves, and their algorithms."""
+"""Schedules of one all-reduce of the islands' hosts, and their algorithms."""
 CONFIGS_DIR = Path(__file__).parent / "configs"
 REAL_CLOCK_SCALE = 1000.0
 """Scale where the config names none and the clock is real: a machine in real
@@ -60,8 +65,10 @@ _WITHOUT_EFFECT = (
 )
 """Keys that cannot change a result, and those that `identity` spells out itself."""
 
-_OF_COLLECTIVES = ("chunks", "model", "release", "replan_ms")
+_OF_COLLECTIVES = ("chunks", "model", "replan_ms")
 """Keys that change nothing where streams are sent."""
+_OF_TRAINING = ("compute_ms", "loop")
+"""Keys that change nothing without training."""
 
 _OF_EVENTS = ("on_link_down", "on_fault")
 """Keys that change nothing where nothing happens."""
@@ -150,6 +157,14 @@ class ExperimentConfig(BaseModel):
     replan_ms: Annotated[float, units(parse_time_ms)] = Field(
         100.0, description="of it when links fail: time that planning anew is given"
     )
+    compute_ms: Annotated[float, units(parse_time_ms)] | None = Field(
+        None, description="of training: time to compute a step; null: nothing is computed"
+    )
+    loop: Annotated[Loop, choice(*get_args(Loop))] = Field(
+        "synchronous",
+        description="synchronous, delayed, local: a step waits for the last sum, for the one "
+        "before it, for none",
+    )
     mtu_bytes: Annotated[int, whole(576, 9216)] = Field(9000, description="of every link")
     burst_datagrams: Annotated[int, whole(1, 7)] = Field(4, description="sent per system call")
     fifo_datagrams: Annotated[int, whole(1, 4096)] = Field(
@@ -232,7 +247,10 @@ class ExperimentConfig(BaseModel):
         1800.0, description="wall time after which a run is stopped"
     )
     lead_s: Annotated[float, real(1, 3600)] | None = Field(
-        None, description="from the start of the agents to round 0; null: 2, real clock: 10"
+        None, description="from the start of the agents to round 0; null: 2, real clock: 10 or more"
+    )
+    late_ms: Annotated[float, real(0.001, 100_000)] = Field(
+        1.0, description="real clock: 99 % of the sends may leave so late"
     )
     tolerance_percent: Annotated[float, real(0.001, 100)] = Field(
         1.0, description="how far measured T may lie from planned T"
@@ -285,11 +303,14 @@ def identity(config: ExperimentConfig) -> str:
     Topology and schedule files enter with their content, not with their path or
     their comments, so that the same experiment has the same id on any machine.
     """
-    values = {k: v for k, v in config.resolved().items() if k not in _WITHOUT_EFFECT}
+    idle = set(_WITHOUT_EFFECT)
+    if config.compute_ms is None:
+        idle.update(_OF_TRAINING)
     if config.schedule not in COLLECTIVES:
-        values = {k: v for k, v in values.items() if k not in _OF_COLLECTIVES}
+        idle.update(_OF_COLLECTIVES if config.compute_ms else (*_OF_COLLECTIVES, "release"))
     if not config.events:
-        values = {k: v for k, v in values.items() if k not in _OF_EVENTS}
+        idle.update(_OF_EVENTS)
+    values = {k: v for k, v in config.resolved().items() if k not in idle}
     values["clock"] = config.clock
     values["topology"] = load_topology(config.topology).model_dump(mode="json")
     file = config.schedule_file

@@ -53,16 +53,6 @@ def drop_places(run: RunData) -> dict[str, int]:
     return {place: count for place, count in sorted(places.items()) if count}
 
 
-def latest_send_us(run: RunData) -> float:
-    """How late the latest burst of any island left, in µs."""
-    late_ns = (
-        _entry(this_round, "late_out_ns", f"island {code}")
-        for code, counted in run.counters["island"].items()
-        for this_round in _entry(counted, "rounds", f"island {code}")
-    )
-    return float(max(late_ns, default=0)) / 1e3
-
-
 def memory_high_water(run: RunData) -> dict[str, float]:
     """Most bytes that each city's aggregator held at once, unscaled; empty without one."""
     return {

@@ -7,12 +7,9 @@ agent into its host's namespace.
 """
 
 import json
-import signal
-import socket
+import math
 import sys
-import tempfile
 import time
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from controller.plan import Plan, read_plan
 from experiments.agenda import Agenda
-from experiments.control import ControlServer
-from experiments.controllerprocess import ControllerProcess
+from experiments.bringup import Standing, brought_up, stage, work_through
 from experiments.faultplay import Scene, not_reached, play
 from experiments.faults import changes_links, hits_control
 from experiments.fleet import Fleet
@@ -30,13 +26,11 @@ from experiments.incarnations import FAULTS_FILE, REACTIONS_FILE
 from experiments.netfacts import network_facts
 from experiments.runtime import Runtime, read_runtime
 from experiments.takeovers import TAKEOVERS_FILE
-from testbed.errors import CliquenetError, MachineError
+from testbed.errors import CliquenetError
 from testbed.fidelity import FIDELITY_FILE, measure, refuse
 from testbed.linktrial import FULL, SHORT
 from testbed.livelinks import LiveLinks
 from testbed.namespaces import isolate
-from testbed.network import Network, build_network
-from testbed.processes import Supervisor
 
 if TYPE_CHECKING:
     from experiments.replanner import Replanner
@@ -44,16 +38,9 @@ if TYPE_CHECKING:
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
-READY_LIMIT_S = 120.0
 DRAIN_LIMIT_S = 60.0
 END_SLACK_S = 10.0
 """Beyond the islands' own deadline, after which the run counts as hung."""
-
-
-def stage(name: str, detail: str) -> None:
-    """Tell the host which stage begins; it adds the wall time."""
-    sys.stdout.write(f"@stage {json.dumps({'stage': name, 'detail': detail})}\n")
-    sys.stdout.flush()
 
 
 def emulate(run_dir: Path) -> None:
@@ -67,39 +54,20 @@ def emulate(run_dir: Path) -> None:
     plan = read_plan(run_dir / "plan.json")
     runtime = read_runtime(run_dir / "runtime.json")
     stage("boot", "building the network")
+    begun_s = time.monotonic()
     isolate()
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cliquenet-")))
-        supervisor = Supervisor()
-        stack.callback(supervisor.stop_all)
-        port = _free_port()
-        control = ControlServer(scratch / "control.sock", supervisor)
-        stack.callback(control.close)
-        controller = ControllerProcess(
-            supervisor, control, run_dir, runtime, port, scratch / "control.sock"
-        )
-        controller.start()
-        network = stack.enter_context(
-            build_network(
-                plan.topology,
-                scale=plan.scale,
-                mtu_bytes=runtime.mtu_bytes,
-                name_prefix="",  # isolate(): nobody else is here
-                controller_port=port,
-                log_dir=run_dir / "log",
-                step=lambda name: stage(name.replace(" ", "_"), name),
-            )
-        )
-        supervisor.wait_until(lambda: control.ready, READY_LIMIT_S, "switches and first rules")
+    with brought_up(plan, runtime, run_dir) as standing:
+        network = standing.network
         stage("up", "network up, measuring links and paths")
+        runtime = runtime.after_building_for(time.monotonic() - begun_s)
         fidelity = measure(network, scale=plan.scale, effort=FULL if runtime.verify else SHORT)
         (run_dir / "raw" / FIDELITY_FILE).write_text(fidelity.model_dump_json(indent=1))
         if runtime.verify:
-            controller.stop(DRAIN_LIMIT_S)
+            standing.controller.stop(DRAIN_LIMIT_S)
         else:
             refuse(fidelity, runtime.limits.at(runtime.clock))
-            run = Run(plan, runtime, run_dir, network, supervisor, control, controller)
-            _run_and_record(run, plan, runtime, run_dir, network, control, controller)
+            run = Run(plan, runtime, run_dir, standing)
+            _run_and_record(run, plan, runtime, run_dir, standing)
         network.openvswitch.alive()
     stage("done", "network down")
 
@@ -109,18 +77,17 @@ def _run_and_record(
     plan: Plan,
     runtime: Runtime,
     run_dir: Path,
-    network: Network,
-    control: ControlServer,
-    controller: ControllerProcess,
+    standing: Standing,
 ) -> None:
     """Run all rounds, and write down what the network did meanwhile."""
+    network, control = standing.network, standing.control
     before = network.counters()
     impairments = resolve(runtime.impairments, plan.topology)
     changing = changes_links(runtime.events)
     with network.impaired(impairments, changing=changing) as links:
         start_ns = run.rounds(links)
         fault_drops = links.lost()
-    controller.stop(DRAIN_LIMIT_S)
+    standing.controller.stop(DRAIN_LIMIT_S)
     facts = network_facts(plan, network, control, before, start_ns, impairments, fault_drops)
     _write_json(run_dir / "raw" / "network.json", facts)
     _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
@@ -137,14 +104,11 @@ class Run:
         plan: Plan,
         runtime: Runtime,
         run_dir: Path,
-        network: Network,
-        supervisor: Supervisor,
-        control: ControlServer,
-        controller: ControllerProcess,
+        standing: Standing,
     ) -> None:
         self._plan = plan
-        self._network = network
-        self._controller = controller
+        self._network = network = standing.network
+        self._controller = standing.controller
         self._tolerant = hits_control(runtime.events)
         self._mtu_bytes = runtime.mtu_bytes
         self._replanner = _replanner(plan, runtime)
@@ -152,10 +116,11 @@ class Run:
         self._replan_ms = runtime.replan_ms
         self._timeline: list[dict[str, Any]] = []
         self._faults = sorted(runtime.events, key=lambda fault: fault.at_ms)
-        self._supervisor = supervisor
-        self._control = control
-        # Agents fork and get ready meanwhile.
-        whole_s = time.monotonic_ns() // NS_PER_S
+        self._supervisor = supervisor = standing.supervisor
+        self._control = standing.control
+        # Agents fork and get ready meanwhile, and compute what comes before the first round.
+        compute_s = 0 if plan.training is None else math.ceil(plan.training.compute_ms / 1000)
+        whole_s = time.monotonic_ns() // NS_PER_S + compute_s
         self._start_ns = whole_s * NS_PER_S + round(runtime.lead_s * NS_PER_S)
         self._fleet = Fleet(
             *(plan, runtime, run_dir, network, supervisor, self._start_ns),
@@ -261,32 +226,9 @@ def _write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=1) + "\n")
 
 
-def _free_port() -> int:
-    """A TCP port of this namespace that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def main(argv: list[str]) -> int:
     """Run the folder named on the command line; one line on standard error if it fails."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        emulate(Path(argv[0]))
-    except CliquenetError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return error.status
-    except MemoryError:
-        sys.stderr.write("error: out of memory; raise guest_memory_mb or the scale\n")
-        return MachineError.status
-    except KeyboardInterrupt:
-        sys.stderr.write("error: interrupted\n")
-        return 130
-    return 0
+    return work_through(lambda: emulate(Path(argv[0])))
 
 
 if __name__ == "__main__":

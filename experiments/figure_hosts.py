@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import PLANNED, colour, new_figure, save, tidy
+from experiments.sumanalysis import EDGE
 
 
 def draw_transfers(plots_dir: Path, transfers: pd.DataFrame, summary: dict[str, Any]) -> Path:
@@ -33,6 +34,34 @@ def draw_transfers(plots_dir: Path, transfers: pd.DataFrame, summary: dict[str, 
     top.legend(fontsize=8, frameon=False, ncols=2, loc="lower right")
     tidy(top, xlabel="", ylabel="transfers received, %", title="progress of each host")
     tidy(bottom, xlabel="ms", ylabel="ms", title="end of each transfer, after the schedule's")
+    return save(figure, plots_dir / "transfers.png")
+
+
+def draw_sum(plots_dir: Path, streams: pd.DataFrame, summary: dict[str, Any]) -> Path:
+    """Draw ``transfers.png`` of a sum in the network: a bar for each stream, from begin to end.
+
+    Parameters
+    ----------
+    plots_dir
+        Where to.
+    streams
+        `experiments.sumanalysis.sum_streams`.
+    summary
+        The run's summary.
+    """
+    figure = new_figure(9.0, 1.4 + 0.26 * len(streams), _title(summary))
+    axis = figure.subplots()
+    rows: list[dict[Any, Any]] = streams.to_dict("records")
+    for place, row in enumerate(rows):
+        begin_ms, relayed = row["start_ms"], row["sender"].endswith(EDGE)
+        tint = colour(int(relayed) if row["adds"] else 2)
+        axis.barh(place, row["end_ms"] - begin_ms, left=begin_ms, color=tint)
+        for planned_ms in (row["planned_start_ms"], row["planned_end_ms"]):
+            axis.vlines(planned_ms, place - 0.45, place + 0.45, color=PLANNED, lw=1.0)
+    names = [f"{row['sender']} → {row['receiver']}" for row in rows]
+    axis.set_yticks(range(len(names)), names, fontsize=8)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    tidy(axis, xlabel="ms; ticks: schedule", ylabel="")
     return save(figure, plots_dir / "transfers.png")
 
 

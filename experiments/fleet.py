@@ -56,11 +56,13 @@ class Fleet:
 
     def start(self) -> None:
         """Start all agents."""
-        if self._plan.aggregation and self._runtime.engine == "native":
+        aggregators = self._plan.aggregators
+        if aggregators and self._runtime.engine == "native":
             kernel()  # aggregators inherit it: loading it costs more than what they use it for
-        for role in (*(("aggregator",) if self._plan.aggregation else ()), self._island):
-            for code in self._plan.topology.codes:
-                self.start_one(role, code)
+        for code in aggregators:
+            self.start_one("aggregator", code)
+        for code in self._plan.topology.codes:
+            self.start_one(self._island, code)
 
     def start_one(self, role: str, code: str) -> None:
         """Start an agent, for the first time or again; what it was before has ended."""

@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pandas as pd
 from agents.collective import ROLE
 from agents.operands import chunk_layout
 from agents.records import Kind, read_events
-from controller.hostplan import HostPlan
+from controller.hostplan import HostPlan, HostStep
 from controller.plan import Plan, read_plan
+from controller.training import unroll
 from experiments.conservation import Conservation
 from experiments.hostresumption import check_takeovers, known_before, resumptions
 from experiments.incarnations import FaultRecord, read_faults
@@ -28,8 +30,25 @@ from experiments.results import (
     write_json,
 )
 from experiments.runtime import Runtime, read_runtime
+from experiments.sumanalysis import (
+    Aggregators,
+    aggregator_drops,
+    aggregator_entries,
+    check_aggregators,
+    count_datagrams,
+    read_aggregators,
+    sum_copies,
+    sum_streams,
+)
 from experiments.takeovers import TakeoverRecord, read_takeovers
-from experiments.trust import Trust, check_sends, read_trust
+from experiments.trainingfigures import (
+    HostTraining,
+    check_training,
+    measure_host,
+    pace_ms,
+    training_entries,
+)
+from experiments.trust import Trust, read_trust
 from experiments.verdict import (
     Promise,
     RoundTime,
@@ -60,6 +79,8 @@ class HostRun:
     """By city index."""
     counters: tuple[dict[str, Any], ...]
     """By city index."""
+    aggregators: Aggregators
+    """Empty where hosts alone add."""
     faults: tuple[FaultRecord, ...] = ()
     takeovers: tuple[TakeoverRecord, ...] = ()
 
@@ -71,6 +92,36 @@ class HostRun:
             (0.0, self.hosts),
             *((zero_ns / NS_PER_MS, plan) for zero_ns, plan in later if plan is not None),
         ]
+
+    @cached_property
+    def steps(self) -> tuple[tuple[HostStep, ...], ...]:
+        """What each host did, all all-reduces; by city index."""
+        cities = range(len(self.plan.topology.codes))
+        return tuple(unroll(self.hosts, self.plan.training, city) for city in cities)
+
+    @property
+    def all_steps(self) -> list[tuple[float, HostPlan, tuple[tuple[HostStep, ...], ...]]]:
+        """From when on, by which plan, and what each host did then."""
+        return [
+            (zero_ms, plan, plan.steps if zero_ms else self.steps) for zero_ms, plan in self.plans
+        ]
+
+    @property
+    def syncs(self) -> int:
+        """How many all-reduces there were."""
+        return 1 if self.plan.training is None else self.plan.training.syncs
+
+    @property
+    def spacing_ms(self) -> float:
+        """Time between the starts of two all-reduces by the plan."""
+        training = self.plan.training
+        return 0.0 if training is None else training.spacing_ms(self.hosts.time_ms)
+
+    @property
+    def step_planned_ms(self) -> float:
+        """Time of a step by the plan; 0 if nothing is computed."""
+        training = self.plan.training
+        return 0.0 if training is None else training.step_ms(self.hosts.time_ms)
 
 
 def load_host_run(run_dir: Path) -> HostRun:
@@ -98,6 +149,7 @@ def load_host_run(run_dir: Path) -> HostRun:
         read_trust(run_dir),
         events,
         tuple(read_json(raw / f"{ROLE}-{code}.json") for code in plan.topology.codes),
+        read_aggregators(raw, plan),
         read_faults(raw),
         read_takeovers(raw),
     )
@@ -134,6 +186,8 @@ def transfer_table(run: HostRun) -> pd.DataFrame:
     that were given up for another schedule only what had begun is there.
     """
     codes = run.plan.topology.codes
+    if run.hosts.hub is not None:
+        return sum_streams(run.hosts, codes, run.events, run.aggregators)
     given_up = {number for t in run.takeovers if t.taken for number in t.dropped}
     rows = [
         {
@@ -145,15 +199,15 @@ def transfer_table(run: HostRun) -> pd.DataFrame:
             "planned_start_ms": zero_ms + step.start_ms,
             "planned_end_ms": zero_ms + step.end_ms,
         }
-        for zero_ms, plan in run.plans
-        for city, steps in enumerate(plan.steps)
+        for zero_ms, plan, listed in run.all_steps
+        for city, steps in enumerate(listed)
         for step in steps
         if step.kind == "send"
     ]
     adds = {
         s.transfer
-        for _, plan in run.plans
-        for steps in plan.steps
+        for _, _, listed in run.all_steps
+        for steps in listed
         for s in steps
         if s.kind == "reduce"
     }
@@ -173,35 +227,40 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     plan, hosts, codes = run.plan, run.hosts, run.plan.topology.codes
     done_ns = [counted["done_ns"] for counted in run.counters]
     complete = all(counted["complete"] for counted in run.counters)
-    measured_ms = max(done_ns) / NS_PER_MS if complete else None
+    trained = train_hosts(run)
+    last_start_ms = (run.syncs - 1) * pace_ms(plan.training, trained, run.spacing_ms)
+    measured_ms = max(done_ns) / NS_PER_MS - last_start_ms if complete else None
     again = replan_again(plan, run.runtime, run.takeovers) if run.takeovers else []
     zero_ms, last = run.plans[-1]
     time = RoundTime(0, zero_ms + last.time_ms, measured_ms)
     exact = sum(counted["chunks_exact"] for counted in run.counters)
-    expected = hosts.chunks * len(codes)
+    expected = hosts.chunks * len(codes) * run.syncs
     sent = sum(counted["datagrams_out"] for counted in run.counters)
-    came = sum(int(e["count"][e["kind"] == Kind.DATA_IN].sum()) for e in run.events)
+    kind = Kind.DATA_IN if hosts.hub is None else Kind.AGGREGATE_IN
+    came = sum(int(e["count"][e["kind"] == kind].sum()) for e in run.events)
+    sent, came = count_datagrams(hosts, sent, came, run.aggregators)
     drops = _drops(run)
     asked = _asked_drops(run)
     unasked = {p: n - asked.get(p, 0) for p, n in drops.items() if n > asked.get(p, 0)}
     lost = max(0, sent - came - sum(drops.values()))
     conservation = Conservation(sent, came, drops, lost)
     limits = run.runtime.limits.at(run.runtime.clock)
-    late_us = max(counted["late_out_ns"] for counted in run.counters) / 1e3
     links = link_loads(run, transfers)
     # Without the schedule's times links are shared, and the schedule promises nothing.
     promise = Promise(feasible=hosts.release == "planned", wan=bool(run.faults))
     manifest = read_manifest(run.run_dir)
     tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
+    trains = plan.training, trained, run.step_planned_ms
     findings = [
         *_check_hosts(run, exact, expected),
+        *check_aggregators(run.aggregators, codes),
+        *check_training(*trains, tolerance_percent),
         *(check_times([time], promise, tolerance_percent) if complete else ()),
         *_check_losses(sent - came - sum(asked.values()), unasked),
         *check_takeovers(run.takeovers, run.faults, again),
         *conservation.findings(limits),
         *check_shapers(run.network, plan, run.runtime.mtu_bytes),
         *run.trust.findings(limits),
-        *check_sends(late_us, limits),
         *check_links(links, plan, promise),
     ]
     return {
@@ -224,6 +283,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "bound_ms": hosts.bound_ms,
         "bound": hosts.bound,
         "over_bound": None if measured_ms is None else measured_ms / hosts.bound_ms,
+        **training_entries(*trains),
         "hosts": {
             code: {
                 "done_ms": None if counted["done_ns"] is None else counted["done_ns"] / NS_PER_MS,
@@ -235,6 +295,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "sums_exact": exact == expected,
         "chunks_expected": expected,
         "chunks_exact": exact,
+        **aggregator_entries(hosts, codes, run.aggregators),
         "packets_sent": sent,
         "packets_lost": sent - came,
         "packets_lost_as_asked": sum(asked.values()),
@@ -246,7 +307,6 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "links": links,
         "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
         **run.trust.entries(),
-        "send_late_us": late_us,
         "network_up_wall_s": round(run.network.network_up_wall_s(), 3),
         "wall_s": read_state(run.run_dir).get("wall_s"),
         "trace_sha256": _trace_sha256(run),
@@ -257,13 +317,33 @@ def link_loads(run: HostRun, transfers: pd.DataFrame) -> list[dict[str, Any]]:
     """Planned and measured bytes of every directed link, and its use in the planned time."""
     plan, hosts = run.plan, run.hosts
     planned = np.zeros(len(plan.topology.edges))
+    sends = (step for steps in run.steps for step in steps if step.kind == "send")
+    copies = [edge for step in sends for edge in hosts.paths[step.path].edges]
     # A chunk is cut to whole elements, which shows where chunks are small.
     layout = chunk_layout(hosts.chunk_bytes / plan.scale, run.runtime.mtu_bytes)
-    paths = run.plans[-1][1].paths
-    for path in transfers["path"][~transfers["given_up"]].tolist():
-        planned[list(paths[path].edges)] += layout.wire_bytes * plan.scale
+    if hosts.hub is not None:
+        copies = list(sum_copies(hosts))
+    elif run.takeovers:
+        paths = run.plans[-1][1].paths
+        used = transfers["path"][~transfers["given_up"]].tolist()
+        copies = [edge for path in used for edge in paths[path].edges]
+    for edge in copies:
+        planned[edge] += layout.wire_bytes * plan.scale
     zero_ms, last = run.plans[-1]
-    return measured_loads(run.network, plan, planned, zero_ms + last.time_ms)
+    return measured_loads(run.network, plan, planned, zero_ms + run.syncs * last.time_ms)
+
+
+def train_hosts(run: HostRun) -> dict[str, HostTraining | None]:
+    """Each host's training, by city code; empty without."""
+    training = run.plan.training
+    if training is None:
+        return {}
+    return {
+        code: measure_host(events, training, counted["done_ns"])
+        for code, events, counted in zip(
+            run.plan.topology.codes, run.events, run.counters, strict=True
+        )
+    }
 
 
 def _check_hosts(run: HostRun, exact: int, expected: int) -> list[Finding]:
@@ -293,6 +373,7 @@ def _drops(run: HostRun) -> dict[str, int]:
         places[f"host {code}: socket full"] = full
         places[f"host {code}: no such port"] = counted["udp"].get("NoPorts", 0)
         places |= {f"host {code}: {why}": count for why, count in counted["drops"].items()}
+    places |= aggregator_drops(run.aggregators, run.plan.topology.codes)
     return {place: count for place, count in sorted(places.items()) if count}
 
 
@@ -307,5 +388,6 @@ def _asked_drops(run: HostRun) -> dict[str, int]:
 
 
 def _trace_sha256(run: HostRun) -> str:
-    """Hash of all events with their times, host by host."""
-    return hashlib.sha256(b"".join(events.tobytes() for events in run.events)).hexdigest()
+    """Hash of all events with their times, host by host, then aggregator by aggregator."""
+    parts = (*run.events, *(record.events for record in run.aggregators.values()))
+    return hashlib.sha256(b"".join(events.tobytes() for events in parts)).hexdigest()

@@ -10,13 +10,20 @@ from controller.collectives.network import Network
 from testbed.topology import Topology
 
 
-def datagram_network(topology: Topology, mtu_bytes: int, scale: float) -> Network:
+def datagram_network(
+    topology: Topology,
+    mtu_bytes: int,
+    scale: float,
+    *,
+    multicast: bool = False,
+    aggregates: bool = False,
+) -> Network:
     """Islands and switches; a switch takes each datagram in whole before it sends it on.
 
     A schedule that leaves this out is late by so much at every hop, and a chunk that comes late
     loses its turn on a shared link.
     """
-    network = cities(topology)
+    network = cities(topology, multicast=multicast, aggregates=aggregates)
     datagram_bytes = wire_bytes(elements_per_datagram(mtu_bytes)) * scale
     from_switch = ~np.isin(network.src, network.workers)
     taken_ps = np.rint(from_switch * network.byte_ps * datagram_bytes).astype(np.int64)

@@ -1,17 +1,24 @@
-"""Plans an all-reduce between the islands' hosts: the schedule, and what each host does in it."""
+"""Plans an all-reduce of the islands' hosts: the schedule, and what each host does in it."""
+
+from collections.abc import Sequence
 
 from agents.operands import chunk_layout
 from agents.wire import check_sources
+from controller.collectives.bounds import find_bounds
+from controller.collectives.check import check_schedule
 from controller.collectives.choose import choose
 from controller.collectives.hosts import ALL_REDUCE, host_plan
 from controller.collectives.resynthesis import changed
+from controller.collectives.sums import best_sum, sum_plan
 from controller.collectives.synthesis import Effort
 from controller.collectives.task import make_task
 from controller.hostplan import HostPlan
 from controller.plan import Plan, Prediction, RoundPlan
-from experiments.config import COLLECTIVES, ExperimentConfig
+from controller.training import Training
+from experiments.config import COLLECTIVES, IN_NETWORK, ExperimentConfig
 from experiments.faults import LinkChange, LinkCut
 from experiments.hostnetwork import datagram_network
+from experiments.trainingplan import training_of
 from testbed.errors import InputError, UntrustedRunError
 from testbed.routing import route
 from testbed.topology import Topology
@@ -26,6 +33,8 @@ _MEANINGLESS = (
     *("loss_percent", "loss_burst", "duplicate_percent", "reorder_percent", "link_jitter_us"),
     "impairments",
 )
+_OF_AGGREGATORS = ("engine", "fifo_datagrams")
+_OF_HOSTS = ("chunks", "model", "release", "events", "compute_ms")
 
 
 def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
@@ -45,8 +54,10 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
     """
     _check_keys(config)
     _check_events(config, topology)
+    training = training_of(config)
     check_sources(len(topology.codes))
-    hosts = _plan_hosts(config, topology)
+    plan_hosts = _plan_sum if config.schedule == IN_NETWORK else _plan_hosts
+    hosts = plan_hosts(config, topology)
     chunk_layout(hosts.chunk_bytes / config.scale, config.mtu_bytes)
     clique = RoundPlan(
         cliques=(topology.codes,),
@@ -68,7 +79,7 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
         trees="none",
         period=(clique,),
         rounds=1,
-        round_interval_ms=_PATIENCE * hosts.time_ms,
+        round_interval_ms=_PATIENCE * _planned_ms(hosts, training),
         unicast=route(topology).unicast(),
         prediction=Prediction(
             t_ms=hosts.time_ms,
@@ -82,7 +93,15 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
             busiest_link_streams=0,
         ),
         collective=hosts,
+        training=training,
     )
+
+
+def _planned_ms(hosts: HostPlan, training: Training | None) -> float:
+    """From the start to the last sum."""
+    if training is None:
+        return hosts.time_ms
+    return (training.syncs - 1) * training.spacing_ms(hosts.time_ms) + hosts.time_ms
 
 
 def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
@@ -97,22 +116,44 @@ def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
         effort=Effort(seed=config.seed),
     )
     best = choice.best
-    if best.faults:
-        raise UntrustedRunError(f"{config.schedule}: {best.faults[0]}")
+    _check_faults(config, best.faults)
     bounds = best.bounds
     return host_plan(
         best.schedule, topology, bound_us=bounds.us, bound=bounds.name, release=config.release
     )
 
 
+def _plan_sum(config: ExperimentConfig, topology: Topology) -> HostPlan:
+    network = datagram_network(
+        topology, config.mtu_bytes, config.scale, multicast=True, aggregates=True
+    )
+    task = make_task(network, ALL_REDUCE, config.payload_bytes)
+    tree, schedule = best_sum(network, task)
+    _check_faults(config, check_schedule(schedule))
+    bounds = find_bounds(network, task, config.model)
+    return sum_plan(tree, schedule, topology, bound_us=bounds.us, bound=bounds.name)
+
+
+def _check_faults(config: ExperimentConfig, faults: Sequence[str]) -> None:
+    if faults:
+        raise UntrustedRunError(f"{config.schedule}: {faults[0]}")
+
+
 def _check_keys(config: ExperimentConfig) -> None:
-    """Refuse keys that decide about streams in the network: hosts alone act here."""
-    for name in _MEANINGLESS:
+    """Refuse keys that decide about streams in the network, where none are sent like these."""
+    names: tuple[str, ...] = _MEANINGLESS
+    why = "hosts send, receive and add, on links without loss"
+    if config.schedule == IN_NETWORK:
+        names = (*(name for name in names if name not in _OF_AGGREGATORS), *_OF_HOSTS)
+        why = "aggregators add as streams come, on links without loss"
+    if config.compute_ms is not None:
+        names = tuple(name for name in names if name != "rounds")
+    for name in names:
         field = type(config).model_fields[name]
         if getattr(config, name) != field.default:
             raise InputError(
                 f"{(field.alias or name).upper()} means nothing with SCHEDULE={config.schedule}: "
-                "hosts send, receive and add, on links without loss; leave it out"
+                f"{why}; leave it out"
             )
 
 
@@ -124,6 +165,8 @@ def _check_events(config: ExperimentConfig, topology: Topology) -> None:
                 f"EVENTS: {fault.event} means nothing with SCHEDULE={config.schedule}: hosts take "
                 "links that fail, return or change; use link-down, link-up or link-change"
             )
+    if config.events and config.compute_ms is not None:
+        raise InputError("EVENTS mean nothing with COMPUTE_MS: hosts begin a single sum anew")
     if config.events and config.release != "planned":
         raise InputError(
             "EVENTS need RELEASE=planned between hosts: a new schedule is made for the state that "

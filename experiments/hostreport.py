@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.runfigures import network_rows, print_figures, print_outcome
+from experiments.runfigures import network_rows, print_figures, print_outcome, training_rows
 from experiments.units import format_bytes
 
 
@@ -28,7 +28,11 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         ("algorithm", summary["algorithm"], f"{summary['transfers']} transfers"),
         ("chunks exact", str(summary["chunks_expected"]), str(summary["chunks_exact"])),
         ("packets lost", "0", f"{summary['packets_lost']} of {summary['packets_sent']}"),
+        *training_rows(summary),
     ]
+    if "aggregators" in summary:
+        held = format_bytes(summary["memory_high_water_bytes"], 4)
+        rows.append((f"memory, {len(summary['aggregators'])} aggregators", "FIFO", held))
     if link is not None:
         planned, carried = (format_bytes(link[f"bytes_{w}"]) for w in ("planned", "measured"))
         rows.append((f"busiest link {link['link']}", planned, carried))

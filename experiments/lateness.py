@@ -12,6 +12,8 @@ import numpy.typing as npt
 from agents.pacing import burst_schedule
 from agents.records import Kind
 from experiments.rundata import RunData
+from experiments.verdict import Promise
+from testbed.findings import Finding
 
 NS_PER_MS = 1_000_000
 NS_PER_US = 1_000
@@ -46,6 +48,19 @@ def send_lateness(run: RunData) -> Lateness | None:
         return None
     p50_ms, p99_ms, max_ms = np.percentile(all_ms, [50, 99, 100])
     return Lateness(all_ms.size, float(p50_ms), float(p99_ms), float(max_ms))
+
+
+def check_lateness(
+    lateness: Lateness | None, promise: Promise, clock: str, limit_ms: float
+) -> list[Finding]:
+    """Compare the lateness of a run on the real clock with what is allowed."""
+    if lateness is None or promise.asked or clock != "real" or lateness.p99_ms <= limit_ms:
+        return []
+    text = (
+        f"this machine was too slow for real time: 1 % of the bursts left more than "
+        f"{lateness.p99_ms:.2f} ms late (allowed {limit_ms:g} ms, worst {lateness.max_ms:.2f} ms)"
+    )
+    return [Finding("DEGRADED", text)]
 
 
 def _due_ns(run: RunData, city: int, round_index: int) -> npt.NDArray[np.int64]:

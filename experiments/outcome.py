@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.analyse import analyse, between_hosts
-from experiments.figure_hosts import draw_transfers
+from experiments.figure_hosts import draw_sum, draw_transfers
 from experiments.hostreport import print_host_summary
 from experiments.plots import draw_plots
 from experiments.report import print_summary
@@ -35,6 +35,8 @@ def draw(run_dir: Path) -> list[Path]:
         raise InputError(f"cannot read {path}: analyse the run first") from error
     plots_dir = run_dir / "plots"
     plots_dir.mkdir(exist_ok=True)
-    made = [draw_transfers(plots_dir, transfers, read_json(run_dir / "summary.json"))]
+    summary = read_json(run_dir / "summary.json")
+    picture = draw_sum if "aggregators" in summary else draw_transfers
+    made = [picture(plots_dir, transfers, summary)]
     give_to_caller(plots_dir)
     return made

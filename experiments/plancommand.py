@@ -2,23 +2,26 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
 
 from controller.bottlenecks import find_bottlenecks
-from experiments.comparison.collective_rows import CollectiveRow, print_collectives
-from experiments.comparison.collectives import compare_collectives
+from experiments.comparison.collective_rows import CollectiveRow, gain, print_collectives
+from experiments.comparison.collectives import CollectiveComparison, compare_collectives
 from experiments.comparison.compare import Comparison, Request, compare
 from experiments.comparison.failure_rows import FailureRow, print_failures
 from experiments.comparison.failures import compare_failures
-from experiments.comparison.loss import sweep_losses
+from experiments.comparison.loss import LossSweep, sweep_losses
 from experiments.comparison.loss_rows import LossRow, print_losses
 from experiments.comparison.rows import Row
 from experiments.comparison.tables import print_rows
+from experiments.comparison.training import TrainingComparison, compare_training
+from experiments.comparison.training_rows import TrainingRow, print_training
 from experiments.config import COLLECTIVES, ExperimentConfig, run_prefix
 from experiments.optimizefiles import OPTIMIZED, optimised_object, write_optimised
 from experiments.optimizing import check_search, find_best
@@ -145,13 +148,7 @@ def sweep_losses_and_show(
     made = sweep_losses(
         config, results_dir, quick=quick, workers=workers, force=force, progress=Step
     )
-    if as_json:
-        rows = [asdict(row) for row in made.rows]
-        print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
-    else:
-        print_losses(made.rows, made.title)
-        _print_line(f"table and plot: {made.folder}")
-    return _conclude(made.rows)
+    return _present(made, lambda: print_losses(made.rows, made.title), as_json=as_json)
 
 
 def compare_collectives_and_show(
@@ -172,11 +169,58 @@ def compare_collectives_and_show(
         A run finished, but failed its checks.
     """
     made = compare_collectives(config, results_dir, quick=quick, workers=workers, progress=Step)
+    found = gain(made.rows)
+    factor = None if found is None else found.factor
+    return _present(
+        made,
+        lambda: print_collectives(made.rows, made.title, made.notes),
+        as_json=as_json,
+        more={"in_network_gain": factor, "notes": made.notes},
+    )
+
+
+def compare_training_and_show(
+    config: ExperimentConfig,
+    results_dir: Path,
+    *,
+    quick: bool,
+    workers: int | None,
+    as_json: bool,
+) -> int:
+    """Run the training loops, print their table and the arithmetic, say where the files are.
+
+    Raises
+    ------
+    CliquenetError
+        A run failed.
+    UntrustedRunError
+        A run finished, but failed its checks.
+    """
+    made = compare_training(config, results_dir, quick=quick, workers=workers, progress=Step)
+    more = {"swept": [asdict(row) for row in made.swept], "notes": made.notes}
+    status = _present(
+        made,
+        lambda: print_training(made.rows, made.swept, made.notes, made.title),
+        as_json=as_json,
+        more=more,
+    )
+    return status or _conclude(made.swept)
+
+
+def _present(
+    made: LossSweep | CollectiveComparison | TrainingComparison,
+    show: Callable[[], None],
+    *,
+    as_json: bool,
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> int:
+    """Print a comparison, as one object with ``more`` in it or as people read it; its status."""
     if as_json:
         rows = [asdict(row) for row in made.rows]
-        print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
+        files = _names(made.files)
+        print_object({"folder": str(made.folder), "rows": rows, **more, "files": files})
     else:
-        print_collectives(made.rows, made.title)
+        show()
         _print_line(f"table and plot: {made.folder}")
     return _conclude(made.rows)
 
@@ -208,7 +252,7 @@ def compare_failures_and_show(
     return _conclude(made.rows)
 
 
-def _conclude(rows: Sequence[Row | LossRow | CollectiveRow | FailureRow]) -> int:
+def _conclude(rows: Sequence[Row | LossRow | CollectiveRow | FailureRow | TrainingRow]) -> int:
     """Status of a comparison: raise if a run failed, or finished but failed its checks."""
     failed = [row for row in rows if row.source == "failed"]
     if failed:

@@ -9,6 +9,7 @@ from controller.schedule import load_schedule
 from experiments.config import COLLECTIVES, ExperimentConfig
 from experiments.faults import LinkChange
 from experiments.hostplanning import plan_collective
+from experiments.trainingplan import with_training
 from experiments.units import format_bytes
 from testbed.errors import InputError
 from testbed.shaping import shape_for
@@ -45,6 +46,7 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
         memory_model=config.memory_use,
         resend_ms=config.resend_ms if config.aggregation else 0.0,
     )
+    plan = with_training(plan, config)
     _check_ways(config, plan)
     _check_events(config, plan)
     reason = _too_much_kept(config, plan)

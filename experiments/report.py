@@ -11,7 +11,7 @@ from controller.planner import TREE_FAMILIES
 from experiments.eventreport import event_lines
 from experiments.optimizefiles import clique_sizes
 from experiments.optimizing import Optimised
-from experiments.runfigures import network_rows, print_figures, print_outcome
+from experiments.runfigures import network_rows, print_figures, print_outcome, training_rows
 from experiments.sources import key_names, published
 from experiments.units import format_bytes
 from testbed.limits import Limits
@@ -36,6 +36,8 @@ _BASIC = (
     "chunks",
     "model",
     "release",
+    "compute_ms",
+    "loop",
     "ways",
     "collision",
     "hash",
@@ -197,6 +199,7 @@ def _summary_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
         ),
         ("partial sums", "0", _partial(summary)),
         *_recovery_rows(summary),
+        *training_rows(summary),
         (
             f"busiest link {busiest.get('link', '')}",
             format_bytes(busiest.get("bytes_planned", 0.0), 4),

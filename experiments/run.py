@@ -92,7 +92,7 @@ def run_experiment(
         title = f"running {plan.rounds} rounds of {plan.schedule} in {clock} time"
         with progress(title if why == ASKED else f"{title} ({why})") as step:
             try:
-                times = run_emulation(config, run_dir, kernel, step)
+                times = run_program("experiments.emulate", config, run_dir, kernel, step)
             except UntrustedRunError:
                 write_refusal(run_dir, config.limits.at(clock))
                 raise
@@ -202,10 +202,23 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
     )
 
 
-def run_emulation(
-    config: ExperimentConfig, run_dir: Path, kernel: Path | None, step: Progress
+def run_program(
+    module: str, config: ExperimentConfig, run_dir: Path, kernel: Path | None, step: Progress
 ) -> dict[str, float]:
-    """Run the emulation program in the guest, or on this host, and keep its output.
+    """Run a module on a run folder, in the guest or on this host, and keep its output.
+
+    Parameters
+    ----------
+    module
+        Takes the folder as its argument.
+    config
+        Seed, memory and limits.
+    run_dir
+        With folders ``log`` and ``raw`` in it; all that the guest may write to.
+    kernel
+        The virtual-time kernel, or ``None`` for this host.
+    step
+        Shows how far it is.
 
     Returns
     -------
@@ -217,13 +230,13 @@ def run_emulation(
     UntrustedRunError
         The network is not as asked for; nothing ran on it.
     CliquenetError
-        It failed.
+        It failed; its last line.
     """
     run_dir = run_dir.resolve()
     # Compiled once here: the guest would compile every module again at each boot.
     for room in ROOMS:
         compileall.compile_dir(ROOT / room, quiet=2)
-    command = [sys.executable, "-m", "experiments.emulate", str(run_dir)]
+    command = [sys.executable, "-m", module, str(run_dir)]
     log = run_dir / "log" / "emulation.log"
     with watch_host(run_dir / "raw" / HEALTH_FILE), StageFollower(log, step.tick) as follower:
         if kernel is not None:

@@ -35,6 +35,28 @@ def network_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
+def training_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Time of a step and idle share, if hosts computed between their synchronisations."""
+    training = summary.get("training")
+    if training is None:
+        return []
+    compute_ms, planned_ms = training["compute_ms"], training["step_planned_ms"]
+    step_ms, idle = training["step_ms"], training["idle_share"]
+    incomplete = "incomplete"
+    return [
+        (
+            f"step, {training['loop']}",
+            f"{planned_ms:.2f} ms",
+            incomplete if step_ms is None else f"{step_ms:.2f} ms",
+        ),
+        (
+            "idle share",
+            f"{max(0.0, 1 - compute_ms / planned_ms):.1%}",
+            incomplete if idle is None else f"{idle:.1%}",
+        ),
+    ]
+
+
 def print_outcome(run_dir: Path, summary: dict[str, Any], console: Console) -> None:
     """Print clock and verdict with their reasons, and where the files are."""
     if (why := summary.get("clock_reason") or ASKED) != ASKED:

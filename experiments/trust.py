@@ -82,15 +82,6 @@ def worst_figures(fidelity: Fidelity) -> dict[str, float | int | None]:
     }
 
 
-def check_sends(late_us: float, limits: Limits) -> list[Finding]:
-    """Whether every burst left when it was due."""
-    level = limits.level("send_late_us", late_us)
-    if level is None:
-        return []
-    allowed = f"allowed {limits.send_late_us:g} µs"
-    return [Finding(level, f"a burst left {late_us:.1f} µs late, {allowed}")]
-
-
 def _worst(links: tuple[LinkFigures, ...], name: str) -> float | None:
     errors = [abs(error) for link in links if (error := getattr(link, name)) is not None]
     return max(errors, default=None)

@@ -16,7 +16,7 @@ from experiments.run import (
     choose_kernel,
     make_runtime,
     record_start,
-    run_emulation,
+    run_program,
     state_of,
     termination_interrupts,
 )
@@ -92,7 +92,7 @@ def verify_network(
         runtime = make_runtime(config, plan, folder).model_copy(update={"verify": True})
         record_start(folder, config, plan, runtime, kernel, why)
         with progress(f"measuring {plan.topology.name}") as step:
-            times = run_emulation(config, folder, kernel, step)
+            times = run_program("experiments.emulate", config, folder, kernel, step)
     trust = read_trust(folder)
     findings = tuple(trust.findings(config.limits.at(clock)))
     made = Verification(folder, trust, findings, times)

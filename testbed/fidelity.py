@@ -4,6 +4,7 @@ Every direction of every link is measured by itself (`testbed.linktrial`), every
 echoes (`testbed.roundtrips`), on the network as it was built and before anything else uses it.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -130,7 +131,8 @@ def check_paths(paths: Sequence[RoundTrip], limits: Limits) -> list[Finding]:
 def _check_delay(link: LinkFigures, limits: Limits) -> Iterator[Finding]:
     asked = f"asked for {link.delay_asked_us / 1e3:g} ms"
     if link.delay_mean_us is None:
-        yield Finding("FAIL", f"link {link.link}: no packet came, its delay is unknown")
+        text = f"link {link.link}: no packet came, its delay is unknown"
+        yield Finding(limits.level("delay_us", math.inf) or "FAIL", text)
         return
     errors = (("mean", link.delay_error_us or 0.0), ("p99", link.p99_error_us or 0.0))
     name, error_us = max(errors, key=lambda pair: abs(pair[1]))
@@ -147,7 +149,8 @@ def _check_rate(link: LinkFigures, limits: Limits) -> Iterator[Finding]:
     if link.mtu_bytes < link.mtu_asked_bytes:
         return  # frames of full size do not pass: that is told, and there is no rate
     if link.rate_mbps is None:
-        yield Finding("FAIL", f"link {link.link}: a burst does not come out at any rate, {asked}")
+        text = f"link {link.link}: a burst does not come out at any rate, {asked}"
+        yield Finding(limits.level("rate_percent", math.inf) or "FAIL", text)
         return
     rates = (
         ("of a burst", link.rate_mbps, link.rate_error_percent),

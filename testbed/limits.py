@@ -25,11 +25,10 @@ class Limits(Frozen):
         None, ge=0, description="of the whole run, lost without a trace"
     )
     timer_late_us: float | None = Field(None, ge=0, description="99 % of wake-ups come sooner")
-    send_late_us: float | None = Field(None, ge=0, description="the latest burst of the run")
     cpu_percent: float | None = Field(None, ge=0, description="of the machine's processors")
     steal_percent: float | None = Field(None, ge=0, description="taken by other machines")
     fail_factor: float | None = Field(
-        None, ge=1, description="above a limit: DEGRADED; above so many times it: FAIL"
+        None, ge=1, description="beyond a limit is DEGRADED, beyond so many times it FAIL"
     )
 
     def at(self, clock: Clock) -> "Limits":
@@ -50,7 +49,8 @@ class Limits(Frozen):
         limit: float | None = getattr(self, name)
         if limit is None or value <= limit:
             return None
-        return "FAIL" if value > limit * (self.fail_factor or 1.0) else "DEGRADED"
+        fails = self.fail_factor is not None and value > limit * self.fail_factor
+        return "FAIL" if fails else "DEGRADED"
 
 
 DEFAULTS: Mapping[Clock, Limits] = MappingProxyType(
@@ -66,10 +66,9 @@ DEFAULTS: Mapping[Clock, Limits] = MappingProxyType(
             rtt_us=2.0,
             unaccounted_packets=0,
             timer_late_us=10.0,
-            send_late_us=100.0,
             fail_factor=1.0,
         ),
-        # A host's wake-ups and interrupts come on top.
+        # A host's wake-ups and interrupts come on top; how late they can be, nobody knows.
         "real": Limits(
             delay_us=500.0,
             jitter_us=250.0,
@@ -79,10 +78,8 @@ DEFAULTS: Mapping[Clock, Limits] = MappingProxyType(
             rtt_us=1000.0,
             unaccounted_packets=0,
             timer_late_us=1000.0,
-            send_late_us=5000.0,
             cpu_percent=90.0,
             steal_percent=2.0,
-            fail_factor=10.0,
         ),
     }
 )

@@ -25,7 +25,13 @@ from agents.context import NS_PER_MS, AgentContext, run_agent
 from agents.records import Recorder
 from agents.recovery.control import LONGEST_BYTES
 from agents.rounds import RoundWindow
-from agents.sockets import BurstReceiver, ControlSocket, interface_index, udp_counters
+from agents.sockets import (
+    BurstReceiver,
+    ControlSocket,
+    interface_index,
+    is_group,
+    udp_counters,
+)
 from agents.wire import ELEMENT_BYTES, datagram_bytes, dtype_named
 
 ROLE = "aggregator"
@@ -65,8 +71,9 @@ class Aggregator:
         self._ring = ResendRing(
             ring_rows(ctx.resend_bytes, row_bytes, ctx.burst_datagrams), row_bytes
         )
-        to = ctx.addresses.island(ctx.city)
-        self._output = AggregateStream(self._ring, to, ctx.burst_datagrams)
+        to = ctx.sums_to
+        leaves_by = interface_index(f"{ctx.code}-a") if is_group(to) else None
+        self._output = AggregateStream(self._ring, to, ctx.burst_datagrams, leaves_by)
         self._settings = self._engine_settings()
         self._engine = make_engine(
             ctx.engine, self._settings, self._ring, self._output.send, self._recorder
@@ -102,13 +109,13 @@ class Aggregator:
             if self._control is not None:
                 due_ns = min(self._window.due_ns, self._engine.next_timeout_ns)
                 come, asked = self._wait(self._control, now_ns, due_ns)
-            got = self._intake(self._turn_end(now_ns)) if come else None
-            busy = got is not None
+            got = self._intake(self._turn_end(now_ns)) if come else ()
+            busy = bool(got)
             now_ns = time.monotonic_ns()
             if now_ns >= self._window.due_ns:
                 self._change_rounds(now_ns)
-            if got is not None:
-                self._engine.take(self._receiver.buffer, *got, now_ns)
+            for buffer, length, segment in got:
+                self._engine.take(buffer, length, segment, now_ns)
             if now_ns >= self._engine.next_timeout_ns:
                 self._engine.expire(now_ns)
             self._output.send()
@@ -181,10 +188,10 @@ class Aggregator:
         while now_ns < min(quiet_ns, last_ns):
             # Changes of rounds are over: one that is due must not end the wait, again and again.
             come, asked = self._wait(self._control, now_ns, min(quiet_ns, last_ns))
-            got = self._intake(now_ns + _TURN_NS) if come else None
+            got = self._intake(now_ns + _TURN_NS) if come else ()
             now_ns = time.monotonic_ns()
-            if got is not None:  # no round is open any more: counted as refused
-                self._engine.take(self._receiver.buffer, *got, now_ns)
+            for buffer, length, segment in got:  # no round is open any more: counted as refused
+                self._engine.take(buffer, length, segment, now_ns)
             if self._serve(self._control, now_ns, asked):
                 quiet_ns = now_ns + _LINGER_NS
 
@@ -212,6 +219,7 @@ class Aggregator:
             memory_model=ctx.memory_model,
             dtype=dtype_named(ctx.dtype),
             ordered=ctx.ordered,
+            takes_sums=ctx.takes_sums,
         )
 
     def _sleep_until_start(self, poll: Callable[[], None]) -> None:

@@ -40,6 +40,8 @@ class EngineSettings:
     memory_model: MemoryModel = "accumulate"
     dtype: DType = DType.I32
     ordered: bool = False
+    takes_sums: bool = False
+    """Whether other aggregators' sums are added as well, of whichever contributors."""
 
 
 @dataclass
@@ -240,6 +242,7 @@ class ReferenceEngine:
             job_id=self._settings.job_id,
             rejects=self._drops,
             dtype=self._settings.dtype,
+            or_kind=PacketType.AGG if self._settings.takes_sums else None,
         )
         for batch in batches:
             for run in runs(batch):
@@ -265,7 +268,7 @@ class ReferenceEngine:
             return "block"
         if run.clique != live.clique:
             return "clique"
-        if run.bitmap != 1 << run.src:
+        if run.bitmap != 1 << run.src and not self._settings.takes_sums:
             return "contributor"
         return "" if self._epochs.admits(run.src, run.epoch) else "epoch"
 

@@ -1,4 +1,4 @@
-"""The aggregator's one stream to its island, sent from the ring that it was built in."""
+"""The aggregator's one stream, to its island or on to where sums meet, sent from its ring."""
 
 from collections import Counter
 
@@ -21,9 +21,11 @@ class AggregateStream:
     ring
         What is sent.
     to
-        The island.
+        The island, another aggregator, or a multicast group.
     burst
         Datagrams per call of the kernel.
+    interface
+        Where multicast leaves, if ``to`` is a group.
 
     Attributes
     ----------
@@ -33,14 +35,16 @@ class AggregateStream:
         Sent for the first time so far, by round.
     """
 
-    def __init__(self, ring: ResendRing, to: Endpoint, burst: int) -> None:
+    def __init__(
+        self, ring: ResendRing, to: Endpoint, burst: int, interface: int | None = None
+    ) -> None:
         self.datagrams: Counter[int] = Counter()
         self.wire_bytes: Counter[int] = Counter()
         self._ring = ring
         self.to = to
         self.burst = burst
         self._headers: Headers = ring.memory[:, :HEADER_BYTES].view(HEADER_DTYPE)[:, 0]
-        self._sender = BurstSender(ring.row_bytes, interface=None)
+        self._sender = BurstSender(ring.row_bytes, interface)
 
     def send(self) -> None:
         """Send what waits."""

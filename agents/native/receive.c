@@ -11,7 +11,7 @@ int cq_fault(const struct cq_engine *e, const uint8_t *p, uint32_t size)
         return CQ_MAGIC_WRONG;
     if (p[AT_VERSION] != CQ_VERSION)
         return CQ_VERSION_WRONG;
-    if (p[AT_TYPE] != CQ_DATA)
+    if (p[AT_TYPE] != CQ_DATA && !(e->takes_sums && p[AT_TYPE] == CQ_AGG))
         return CQ_TYPE;
     if (p[AT_DTYPE] != e->dtype)
         return CQ_DTYPE;
@@ -26,10 +26,12 @@ int cq_fault(const struct cq_engine *e, const uint8_t *p, uint32_t size)
  * sequence number, the time and the checksum. */
 int cq_follows(const uint8_t *p, const uint8_t *next)
 {
-    uint64_t block = get64(next + AT_BLOCK);
-    return block && block - 1 == get64(p + AT_BLOCK) && memcmp(p, next, AT_BLOCK) == 0
-        && get64(p + AT_BITMAP) == get64(next + AT_BITMAP)
-        && memcmp(p + AT_EXPONENT, next + AT_EXPONENT, AT_TIME - AT_EXPONENT) == 0;
+    uint64_t block = get64(next + AT_BLOCK), differs = (block - 1) ^ get64(p + AT_BLOCK);
+    for (int at = AT_MAGIC; at < AT_BLOCK; at += 8)
+        differs |= get64(p + at) ^ get64(next + at);
+    differs |= get64(p + AT_BITMAP) ^ get64(next + AT_BITMAP);
+    differs |= (uint32_t)(get64(p + AT_SEQ) ^ get64(next + AT_SEQ)); /* all but the number */
+    return block && !differs;
 }
 
 /* Whether a source's datagram is not of a process that has been restarted since. */
@@ -61,7 +63,10 @@ int cq_misfit(struct cq_engine *e, const struct cq_round *round, const uint8_t *
         return CQ_BLOCK;
     if (get16(p + AT_CLIQUE) != round->clique)
         return CQ_CLIQUE;
-    if (p[AT_SOURCE] >= CQ_SOURCES || get64(p + AT_BITMAP) != (uint64_t)1 << p[AT_SOURCE])
+    uint64_t bitmap = get64(p + AT_BITMAP);
+    if (p[AT_SOURCE] >= CQ_SOURCES || !bitmap)
+        return CQ_CONTRIBUTOR;
+    if (bitmap != (uint64_t)1 << p[AT_SOURCE] && !e->takes_sums)
         return CQ_CONTRIBUTOR;
     return admits(e, p[AT_SOURCE], get32(p + AT_EPOCH)) ? -1 : CQ_EPOCH;
 }

@@ -1,5 +1,7 @@
 """From a schedule on the testbed's topology to what its islands run."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from controller.collectives.network import PS_PER_US, Network
@@ -13,7 +15,7 @@ from testbed.topology import Topology
 
 ALL_REDUCE = "all-reduce"
 PS_PER_MS = PS_PER_US * 1000
-_BYTES_PER_US_OF_GBPS = 125.0
+BYTES_PER_US_OF_GBPS = 125.0
 
 
 def host_plan(
@@ -133,8 +135,9 @@ def _paths(
     number_of: dict[int, int] = {}
     for route in sorted(set(schedule.route.tolist())):
         ends = int(routes.source[route]), int(routes.target[route])
-        edges = _edges(network, topology, ends, routes.hops.row(route).tolist())
-        rate_gbps = PS_PER_US / float(routes.byte_ps[route]) / _BYTES_PER_US_OF_GBPS
+        # The first link and the last one are access links.
+        edges = edges_between(network, topology, ends, routes.hops.row(route).tolist()[1:-1])
+        rate_gbps = PS_PER_US / float(routes.byte_ps[route]) / BYTES_PER_US_OF_GBPS
         way = (*ends, edges, rate_gbps)
         if way not in known:
             known[way] = len(paths)
@@ -148,12 +151,27 @@ def _paths(
     return tuple(paths), path_of
 
 
-def _edges(
-    network: Network, topology: Topology, ends: tuple[int, int], links: list[int]
+def edges_between(
+    network: Network, topology: Topology, ends: tuple[int, int], links: Sequence[int]
 ) -> tuple[int, ...]:
-    """Edges of a way from host to host: its links without the access links at its ends."""
+    """Edges of a way from city to city: links of `controller.collectives.generators.cities`.
+
+    Parameters
+    ----------
+    network, topology
+        Where the links, and the edges, lie.
+    ends
+        City indices.
+    links
+        Between the switches, in order.
+
+    Raises
+    ------
+    InputError
+        They do not lead from one city to the other.
+    """
     access = 2 * len(topology.cities)
-    edges = tuple(link - access for link in links[1:-1])
+    edges = tuple(link - access for link in links)
     known = all(0 <= edge < len(topology.edges) for edge in edges)
     way = [topology.edges[edge] for edge in edges] if known else []
     source, target = (topology.codes[city] for city in ends)

@@ -5,6 +5,7 @@ aggregating node holds nothing, and an operation is one send over all links of i
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -23,6 +24,30 @@ _MAX_TRIES = 64
 
 Row = tuple[Way, int, bool]
 """A way, the chunk that takes it, and whether its targets add it."""
+
+
+@dataclass(frozen=True)
+class SumTree:
+    """All workers' sum at a hub and from there back to all.
+
+    Attributes
+    ----------
+    hub
+        Node number.
+    up
+        From the workers to the hub; streams are added where they meet.
+    down
+        From the hub to the workers, with offsets that follow on those of `up`.
+    """
+
+    hub: int
+    up: Way
+    down: Way
+
+    @property
+    def way(self) -> Way:
+        """Both in one."""
+        return Way(self.up.sources, self.down.targets, (*self.up.hops, *self.down.hops))
 
 
 def innetwork_names(network: Network, task: Task) -> tuple[str, ...]:
@@ -50,17 +75,26 @@ def innetwork_schedules(network: Network, task: Task, model: Model, name: str) -
     if task.collective != "all-reduce":
         return [_timed(network, task, model, _rows_rooted(trees, task), name)]
     found = [_timed(network, task, model, _rows_reduce_first(trees, task), name)]
-    hubs = [i for i, node in enumerate(network.nodes) if node.multicast and node.aggregates]
-    fused = {hub: trees.fused(hub, task.workers) for hub in hubs[:_MAX_TRIES]}
-    able = {hub: way for hub, way in fused.items() if way is not None}
-    for way in able.values():
-        rows = [(way, chunk, False) for chunk in range(task.chunks)]
-        found.append(_timed(network, task, model, rows, name))
-    if len(able) > 1:
-        turns = list(able.values())
-        rows = [(turns[chunk % len(turns)], chunk, False) for chunk in range(task.chunks)]
-        found.append(_timed(network, task, model, rows, name))
+    hubs = sum_trees(network, task.workers)
+    found += [sum_schedule(network, task, model, [tree]) for tree in hubs]
+    if len(hubs) > 1:
+        found.append(sum_schedule(network, task, model, hubs))
     return found
+
+
+def sum_schedule(network: Network, task: Task, model: Model, trees: Sequence[SumTree]) -> Schedule:
+    """All-reduce as sums at hubs, whose trees take turns at the chunks."""
+    ways = [tree.way for tree in trees]
+    rows = [(ways[chunk % len(ways)], chunk, False) for chunk in range(task.chunks)]
+    return _timed(network, task, model, rows, MULTICAST_AGGREGATION)
+
+
+def sum_trees(network: Network, workers: Sequence[int]) -> list[SumTree]:
+    """The trees by which all workers' sum can be had in one, at most one for each hub."""
+    trees = _Trees(network)
+    hubs = [i for i, node in enumerate(network.nodes) if node.multicast and node.aggregates]
+    found = [trees.fused(hub, workers) for hub in hubs[:_MAX_TRIES]]
+    return [tree for tree in found if tree is not None]
 
 
 class _Trees:
@@ -108,7 +142,7 @@ class _Trees:
         into = np.bincount(network.dst[[link for link, _ in turned.hops]])
         return all(network.nodes[node].aggregates for node in np.flatnonzero(into > 1))
 
-    def fused(self, hub: int, workers: Sequence[int]) -> Way | None:
+    def fused(self, hub: int, workers: Sequence[int]) -> SumTree | None:
         """All workers' sum at a hub and from there back to all, in one; ``None`` if unable."""
         up, down = self.gather(workers, hub), self.spread(hub, workers)
         if len(up) > 1 or len(down) > 1:
@@ -119,7 +153,7 @@ class _Trees:
         used = [link for link, _ in (*up[0].hops, *hops)]
         if len(set(used)) < len(used):
             return None
-        return Way(up[0].sources, targets, (*up[0].hops, *hops))
+        return SumTree(hub, up[0], Way(((hub, late),), targets, hops))
 
 
 def _through_switches(network: Network, weights: Floats, source: int) -> list[list[int]]:

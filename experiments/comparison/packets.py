@@ -227,6 +227,7 @@ def _work(plan: Plan) -> int:
         hosts = plan.collective
         sends = (step for steps in hosts.steps for step in steps if step.kind == "send")
         total = sum(len(hosts.paths[step.path].edges) + 2 for step in sends) // hosts.chunks
+        total *= 1 if plan.training is None else plan.training.syncs
     for k in range(plan.rounds):
         planned = plan.round(k)
         total += sum(planned.edge_streams.values()) + 2 * sum(

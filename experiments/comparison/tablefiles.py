@@ -33,9 +33,14 @@ def markdown_lines(rows: Sequence[Cells], left: Iterable[str] = ()) -> list[str]
     return [_line(texts) for texts in (headings, rule, *(row.values() for row in rows))]
 
 
-def write_markdown(path: Path, rows: Sequence[Cells], title: str) -> Path:
-    """Write a title and a Markdown table below it."""
-    path.write_text("\n".join((f"# {title}", "", *markdown_lines(rows))) + "\n")
+def write_markdown(
+    path: Path, rows: Sequence[Cells], title: str, notes: Sequence[str] = ()
+) -> Path:
+    """Write a title, a Markdown table below it, and notes below that."""
+    lines = [f"# {title}", "", *markdown_lines(rows)]
+    if notes:
+        lines += ["", *(f"- {note}" for note in notes)]
+    path.write_text("\n".join(lines) + "\n")
     return path
 
 

@@ -1,5 +1,6 @@
 """Agents as processes over loopback addresses, for tests without root."""
 
+import ctypes
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from agents.aggregator.daemon import run_aggregator
 from agents.context import AgentContext, Endpoint
 from agents.island import run_island
 from controller.plan import Plan
+from testbed.namespaces import Namespace
 
 Agent = Callable[[AgentContext], int]
 
@@ -84,6 +86,17 @@ class Processes:
         for pid in self._pids:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+
+
+def inside(place: Namespace, agent: Agent) -> Agent:
+    """Let an agent run in a network namespace."""
+
+    def run(ctx: AgentContext) -> int:
+        if ctypes.CDLL(None).setns(place.descriptor, 0) != 0:
+            raise OSError("setns failed")
+        return agent(ctx)
+
+    return run
 
 
 def context(plan: Plan, city: int, out_dir: Path, start_ns: int, **options: Any) -> AgentContext:

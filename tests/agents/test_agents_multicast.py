@@ -1,6 +1,5 @@
 """Multicast between two cities without a switch: each island is wired to its receiver."""
 
-import ctypes
 import json
 import os
 import time
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from agent_plans import make_plan
-from agent_processes import Agent, Processes
+from agent_processes import Agent, Processes, inside
 from pyroute2 import IPRoute
 
 from agents.aggregator.daemon import run_aggregator
@@ -46,16 +45,6 @@ class Hosts:
             (index,) = route.link_lookup(ifname=port)
             route.addr("add", index=index, address=ip, prefixlen=16)
 
-    def inside(self, host: str, agent: Agent) -> Agent:
-        """Let an agent run on a host."""
-
-        def run(ctx: AgentContext) -> int:
-            if ctypes.CDLL(None).setns(self.places[host].descriptor, 0) != 0:
-                raise OSError("setns failed")
-            return agent(ctx)
-
-        return run
-
     def groups(self, host: str) -> set[str]:
         """Groups joined on a host, all-systems aside."""
         found = set()
@@ -74,13 +63,6 @@ def hosts() -> Iterator[Hosts]:
     yield made
     for place in made.places.values():
         place.close()
-
-
-@pytest.fixture
-def processes() -> Iterator[Processes]:
-    made = Processes()
-    yield made
-    made.kill_all()
 
 
 def wire_with_aggregators(hosts: Hosts) -> None:
@@ -117,7 +99,7 @@ def test_groups_are_joined_and_left_round_by_round(
         pids = []
         for city, code in enumerate(CODES):
             ctx = AgentContext(plan=plan, city=city, start_ns=start_ns, out_dir=tmp_path)
-            pids.append(processes.start(hosts.inside(f"{code}-{role}", agent), ctx))
+            pids.append(processes.start(inside(hosts.places[f"{code}-{role}"], agent), ctx))
         return pids
 
     aggregators = start("a", run_aggregator) if aggregation else []

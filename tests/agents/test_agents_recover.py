@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,6 @@ from agents.aggregator.daemon import run_aggregator
 from agents.context import AgentContext
 from agents.island import run_island
 from agents.records import Kind, read_events
-
-
-@pytest.fixture
-def processes() -> Iterator[Processes]:
-    made = Processes()
-    yield made
-    made.kill_all()
 
 
 def run_lossy(

@@ -1,6 +1,5 @@
 """Islands and aggregators as processes, real datagrams over loopback."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,6 @@ from agents.weights import table_shape
 from agents.wire import stream_layout
 
 BLOCKS = 10.5
-
-
-@pytest.fixture
-def processes() -> Iterator[Processes]:
-    made = Processes()
-    yield made
-    made.kill_all()
 
 
 def check_round(counters: dict[str, Any], senders: int, copies: int, blocks: int = 11) -> None:

@@ -76,13 +76,6 @@ class RecoveringBench(Bench):
 
 
 @pytest.fixture
-def processes() -> Iterator[Processes]:
-    made = Processes()
-    yield made
-    made.kill_all()
-
-
-@pytest.fixture
 def bench(processes: Processes, tmp_path: Path) -> Iterator[RecoveringBench]:
     made = RecoveringBench(processes, tmp_path, resend_ms=50.0)
     yield made

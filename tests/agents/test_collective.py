@@ -1,7 +1,6 @@
 """Hosts as processes, real datagrams over loopback: an all-reduce by plan."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,6 @@ from experiments.results import read_json
 
 _LEAD_NS = 1_200_000_000
 CHUNKS = 6
-
-
-@pytest.fixture
-def processes() -> Iterator[Processes]:
-    made = Processes()
-    yield made
-    made.kill_all()
 
 
 def plan_of(algorithm: str, release: str) -> Plan:

@@ -117,13 +117,6 @@ class Bench:
         self._sender.close()
 
 
-@pytest.fixture
-def processes() -> Iterator[Processes]:
-    made = Processes()
-    yield made
-    made.kill_all()
-
-
 @pytest.fixture(params=[10_000.0])
 def bench(request: pytest.FixtureRequest, processes: Processes, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(processes, tmp_path, timeout_ms=request.param, status_socket=True)

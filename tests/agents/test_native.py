@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,16 @@ from agents.aggregator.engine import Engine, EngineSettings, ReferenceEngine
 from agents.aggregator.native import NativeEngine
 from agents.aggregator.ring import ResendRing
 from agents.bursts import Packer
-from agents.native.layout import LIVE_ROUNDS, Kernel
+from agents.native.layout import LIVE_ROUNDS, VECTOR_BYTES, Kernel
 from agents.records import Recorder
-from agents.wire import DType, PacketType, StreamLayout, datagram_bytes
+from agents.wire import (
+    HEADER_BYTES,
+    HEADER_DTYPE,
+    DType,
+    PacketType,
+    StreamLayout,
+    datagram_bytes,
+)
 from testbed.errors import InputError
 
 BLOCKS = 30
@@ -89,6 +97,7 @@ class Traffic:
         self._random = np.random.default_rng(seed)
         self._layout = own.layout
         self._dtype = own.dtype
+        self._sums = own.takes_sums
 
     def pick(self, *choices: Any) -> Any:
         return choices[self._random.integers(len(choices))]
@@ -111,10 +120,12 @@ class Traffic:
         count = int(random.integers(1, min(6, BLOCKS - block + 1) + 1))
         rare = random.random() < 0.08
         source = int(random.integers(SENDERS + 1)) if rare else int(random.integers(SENDERS))
+        is_sum = self._sums and random.random() < 0.4
+        several = is_sum or (rare and pick(0, 1))
         packer = Packer(
             count,
             self._layout.elements,
-            kind=pick(*PacketType) if rare else PacketType.DATA,
+            kind=pick(*PacketType) if rare else PacketType.AGG if is_sum else PacketType.DATA,
             job_id=pick(77, 78) if rare else 77,
             epoch=pick(0xFFFFFFF0, 5, 6) if rare else 5,
             src=source,
@@ -124,7 +135,7 @@ class Traffic:
         packer.address(
             round_index=pick(3, *MASKS) if rare else pick(*MASKS),
             clique=pick(CLIQUE, 4) if rare else CLIQUE,
-            bitmap=int(random.integers(1, 64)) if rare and pick(0, 1) else 1 << source,
+            bitmap=int(random.integers(not rare, 64)) if several else 1 << source,
             flags=pick(0, 0, 0, 1, 2, 129),
             exponent=pick(0, 0, 1, -3, 40, 32767, -32768),
         )
@@ -148,9 +159,11 @@ class Traffic:
         return values
 
 
-def compare(own: EngineSettings, seed: int, steps: int, ring_rows: int) -> Bench:
+def compare(
+    own: EngineSettings, seed: int, steps: int, ring_rows: int, make: Make = NativeEngine
+) -> Bench:
     """Let both engines take the same; check that nothing tells them apart."""
-    native = Bench.of(NativeEngine, own, ring_rows)
+    native = Bench.of(make, own, ring_rows)
     reference = Bench.of(ReferenceEngine, own, ring_rows)
     traffic, now_ns = Traffic(seed, own), own.start_ns
     for _ in range(steps):
@@ -185,6 +198,7 @@ TABLES = st.fixed_dictionaries(
         "dtype": st.sampled_from(list(DType)),
         "burst_datagrams": st.integers(1, 7),
         "timeout_ns": st.sampled_from([1, 50_000, 400_000, 1 << 62]),
+        "takes_sums": st.booleans(),
     }
 )
 
@@ -198,12 +212,18 @@ def test_both_engines_do_the_same(
 
 
 @settings(deadline=None, max_examples=100)
-@given(TABLES, st.sampled_from([(64, 64), (95, 95), (131, 7), (352, 352)]), st.integers(0, 2**32))
+@given(
+    TABLES,
+    st.sampled_from([(64, 64), (95, 95), (131, 7), (352, 352)]),
+    st.sampled_from([*VECTOR_BYTES, None]),
+    st.integers(0, 2**32),
+)
 def test_both_engines_do_the_same_in_the_fast_way(
-    table: dict[str, Any], shape: tuple[int, int], seed: int
+    table: dict[str, Any], shape: tuple[int, int], vector: int | None, seed: int
 ) -> None:
     table |= {"dtype": DType.I32, "memory_model": "accumulate"}
-    compare(run_settings(shape, **table), seed, 60, 16)
+    make = partial(NativeEngine, vectors=() if vector is None else (vector,))
+    compare(run_settings(shape, **table), seed, 60, 16, make)
 
 
 @settings(deadline=None, max_examples=50)
@@ -221,6 +241,34 @@ def test_a_long_trace_sees_every_reason_and_cause() -> None:
     assert {"complete", "timeout", "collision"} <= set(counters.emitted)
     assert counters.late > 0
     assert counters.saturated > 0
+
+
+def one_block(kind: PacketType, source: int, bitmap: int, value: int) -> bytes:
+    packer = Packer(1, FEW[0], kind=kind, job_id=77, epoch=1, src=source)
+    packer.address(round_index=0, clique=CLIQUE, bitmap=bitmap)
+    packer.payload[:] = value
+    return bytes(packer.seal(1, 0, 0, 0, FEW[0]))
+
+
+@pytest.mark.parametrize("make", [NativeEngine, ReferenceEngine])
+def test_sums_of_other_aggregators_are_added_only_where_they_are_taken(make: Make) -> None:
+    size = row_bytes(run_settings().layout)
+    for takes_sums in (True, False):
+        bench = Bench.of(make, run_settings(takes_sums=takes_sums), 8)
+        bench.take(one_block(PacketType.DATA, 0, 0b0001, 5), size, 1)
+        bench.take(one_block(PacketType.AGG, 2, 0b1110, 70), size, 2)
+        if not takes_sums:
+            assert bench.sent == []
+            assert bench.engine.counters.drops == {"type": 1}
+            continue
+        (sent,) = bench.sent
+        header = np.frombuffer(sent, HEADER_DTYPE, 1)[0]
+        assert (header["bitmap"], header["src"], header["type"]) == (MASKS[0], 9, PacketType.AGG)
+        assert set(np.frombuffer(sent, np.int32, offset=HEADER_BYTES).tolist()) == {75}
+        bench.take(one_block(PacketType.AGG, 3, 0b0011, 1), size, 3)
+        bench.take(one_block(PacketType.AGG, 4, 0b110000, 1), size, 4)
+        bench.take(one_block(PacketType.AGG, 4, 0, 1), size, 5)
+        assert bench.engine.counters.drops == {"duplicate": 1, "contributor": 2}
 
 
 def test_many_events_and_sums_in_one_call() -> None:

@@ -2,7 +2,8 @@
 
 from collections import Counter
 
-from controller.rules import IN_PORT, FlowRule, RuleSet
+from controller.rules import FlowRule, RuleSet
+from controller.treehops import IN_PORT
 from testbed.addressing import dpid
 from testbed.topology import Topology
 

@@ -12,17 +12,9 @@ from simulated_switches import SimulatedNetwork
 from controller.hub import hub_trees
 from controller.plan import Plan, Stream
 from controller.planner import make_plan
-from controller.rules import (
-    IN_PORT,
-    FlowRule,
-    GroupRule,
-    RuleSet,
-    TreeHop,
-    base_rules,
-    round_rules,
-    tree_hops,
-)
+from controller.rules import FlowRule, GroupRule, RuleSet, base_rules, round_rules
 from controller.schedule import Schedule, load_schedule
+from controller.treehops import IN_PORT, TreeHop, tree_hops
 from testbed.addressing import (
     AGGREGATOR_PORT,
     ISLAND_PORT,

@@ -40,7 +40,6 @@ class Faults:
     qdisc: dict[str, dict[str, object]] = field(default_factory=dict)
     """Interface to the entries of its record that differ."""
     rtt_error_us: float = 0.0
-    send_late_ns: int = 0
     states: dict[tuple[int, str], int] = field(default_factory=dict)
     """(Rounds done, city) to what is added to each element of its vector at that time."""
     stale: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -272,7 +271,6 @@ class _Network:
             - self.faults.stale_blocks.get((k, code), 0),
             "wrong_blocks": wrong,
             "stale_blocks": stale,
-            "late_out_ns": self.faults.send_late_ns,
             "stale_rows": self.faults.stale.get((k, code), 0),
         }
 

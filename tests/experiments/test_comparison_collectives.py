@@ -3,23 +3,32 @@
 import csv
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 from test_hostanalysis import make_run
 
-from controller.plan import read_plan
+from controller.plan import Plan, read_plan
 from experiments.analyse import analyse
+from experiments.comparison import collectives
 from experiments.comparison.collective_rows import (
     CollectiveRow,
     cells,
     collective_row,
     draw_collectives,
+    gain,
     print_collectives,
     write_collective_tables,
 )
-from experiments.comparison.collectives import collective_configs
+from experiments.comparison.collectives import (
+    collective_configs,
+    compare_collectives,
+    left_out,
+)
 from experiments.comparison.packets import Measured
-from experiments.config import COLLECTIVES
+from experiments.config import COLLECTIVES, ExperimentConfig
+from experiments.planning import plan_experiment
 from experiments.sources import load_config
+from testbed.progress import Step
 
 
 def row(**changes: object) -> CollectiveRow:
@@ -53,14 +62,40 @@ ROWS = [row(), FAILED, NETWORK]
 
 
 def test_every_algorithm_runs_both_ways_and_the_network_once() -> None:
-    configs = collective_configs(load_config(None, {"seed": "7"}), quick=True)
-    assert [(c.schedule, c.release) for c in configs[:-1]] == [
-        (schedule, release) for schedule in COLLECTIVES for release in ("planned", "data")
+    base = load_config(None, {"seed": "7", "chunks": "18"})
+    configs = collective_configs(base, quick=True)
+    assert [(c.schedule, c.release, c.chunks) for c in configs[:-2]] == [
+        (schedule, release, 18)
+        for schedule in COLLECTIVES
+        if schedule != "in-network"
+        for release in ("planned", "data")
     ]
+    assert (configs[-2].schedule, configs[-2].chunks) == ("in-network", 0)
+    assert left_out(base) == []
     assert (configs[-1].schedule, configs[-1].rounds) == ("all-to-all", 1)
     assert configs[-1].multicast
     assert configs[-1].aggregation
     assert {(c.seed, c.payload_bytes, c.clock) for c in configs} == {(7, 179_000_000, "virtual")}
+
+
+def test_what_a_topology_has_no_use_for_is_left_out_and_said() -> None:
+    base = load_config("switch-eight", {})
+    tried = {config.schedule for config in collective_configs(base, quick=True)}
+    assert left_out(base) == ["hierarchical"]
+    assert tried == {*COLLECTIVES, "all-to-all"} - {"hierarchical"}
+
+
+def test_the_gain_is_that_of_measured_exact_sums() -> None:
+    network = row(schedule="in-network", release="", t_measured_ms=40.0)
+    fast, wrong = row(t_measured_ms=70.0, release="data"), row(t_measured_ms=1, sums_exact=False)
+    found = gain([row(), fast, wrong, FAILED, network, NETWORK])
+    assert (found.between_hosts, found.in_network, found.factor) == (fast, network, 1.75)
+    assert "1.750 × as fast" in found.text
+    assert "40.00 against 70.00 ms" in found.text
+    peer = row(schedule="Open MPI, ring", release="", t_measured_ms=60.0)
+    assert gain([row(), fast, peer, network]).factor == 1.5
+    assert gain([row(), NETWORK]) is None
+    assert gain([FAILED, network]) is None
 
 
 def test_a_row_of_an_analysed_run(tmp_path: Path) -> None:
@@ -88,7 +123,33 @@ def test_the_files_hold_every_row(tmp_path: Path) -> None:
 
 def test_the_printed_table_says_why_a_run_failed() -> None:
     console = Console(record=True, width=140)
-    print_collectives(ROWS, "A title", console)
+    print_collectives(ROWS, "A title", ["with a shim"], console)
     assert "the guest died" in console.export_text()
     assert cells(ROWS[0])["/ bound"] == "2.02"
     assert cells(FAILED)["/ bound"] == cells(NETWORK)["/ bound"] == "–"
+
+
+def test_open_mpi_comes_last_with_its_notes_in_the_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = load_config(None, {"schedule": "ring"})
+    plan, died = plan_experiment(config), Measured(None, "failed", "it died")
+    asked = []
+
+    def peer(
+        of: ExperimentConfig, beside: Plan, folder: Path, _: object
+    ) -> tuple[list[CollectiveRow], list[str]]:
+        asked.append((of.payload_bytes, beside.schedule, folder.name))
+        return [row(schedule="Open MPI, ring", t_planned_ms=None)], ["with a shim"]
+
+    monkeypatch.setattr(
+        collectives, "compare_configs", lambda configs, *_, **__: [(plan, died)] * len(configs)
+    )
+    monkeypatch.setattr(collectives, "compare_open_mpi", peer)
+    made = compare_collectives(config, tmp_path, quick=True, workers=1, progress=Step)
+    assert asked == [(179_000_000, "ring", "open-mpi")]
+    assert [r.schedule for r in made.rows].index("Open MPI, ring") == len(made.rows) - 1
+    assert made.notes == ["with a shim"]
+    text = (made.folder / "table.md").read_text()
+    assert text.endswith("\n\n- with a shim\n")
+    assert all(path.is_file() for path in made.files)

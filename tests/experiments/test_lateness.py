@@ -1,4 +1,4 @@
-"""How late bursts left, from the records of a run, and what is printed of it."""
+"""How late bursts left, from the records of a run; what that costs on the real clock."""
 
 import io
 from pathlib import Path
@@ -8,11 +8,14 @@ from rich.console import Console
 from synthetic_run import Faults, make_run, triangle_plan
 
 from experiments.analysis import analyse_run
-from experiments.lateness import Lateness, send_lateness
+from experiments.lateness import Lateness, check_lateness, send_lateness
 from experiments.report import print_summary
 from experiments.results import amend_manifest
 from experiments.rundata import load_run
+from experiments.runtime import read_runtime
+from experiments.verdict import Promise
 
+SOUND = Promise(feasible=True)
 LATE = {(0, "aaa"): 5.0, (1, "aaa"): 5.0}
 
 
@@ -40,6 +43,33 @@ def test_copies_are_due_by_themselves(tmp_path: Path) -> None:
     assert copies.bursts == 2 * plain.bursts
 
 
+@pytest.mark.parametrize(
+    ("p99_ms", "promise", "clock", "levels"),
+    [
+        (0.9, SOUND, "real", []),
+        (1.1, SOUND, "real", ["DEGRADED"]),
+        (1.1, SOUND, "virtual", []),
+        (1.1, Promise(feasible=True, asked=True), "real", []),  # who was away sends late
+    ],
+)
+def test_only_real_time_can_be_too_fast(
+    p99_ms: float, promise: Promise, clock: str, levels: list[str]
+) -> None:
+    late = Lateness(100, 0.5, p99_ms, 2.0)
+    assert [f.level for f in check_lateness(late, promise, clock, 1.0)] == levels
+    assert check_lateness(None, promise, clock, 1.0) == []
+
+
+def test_a_late_machine_is_told_in_the_summary(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path, triangle_plan(), Faults(clock="real", sent_late_ms=LATE))
+    summary = analyse_run(run_dir)
+    assert summary["verdict"] == "DEGRADED"
+    (reason,) = summary["reasons"]
+    assert reason.startswith("this machine was too slow for real time: 1 % of the bursts")
+    assert summary["send_lateness"]["max_ms"] > 5
+    assert summary["clock"] == "real"
+
+
 def printed(run_dir: Path) -> str:
     console = Console(record=True, width=120, file=io.StringIO())
     print_summary(run_dir, analyse_run(run_dir), console)
@@ -61,8 +91,26 @@ def test_in_virtual_time_nothing_is_late(tmp_path: Path) -> None:
     assert "clock    " not in printed(run_dir)
 
 
+def test_the_limits_are_the_configs(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path, triangle_plan(), Faults(clock="real", sent_late_ms=LATE))
+    amend_manifest(run_dir, config={"late_ms": 6.0})
+    assert analyse_run(run_dir)["verdict"] == "PASS"
+
+
 def test_who_sent_nothing_is_not_late(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path, triangle_plan())
     for path in (run_dir / "raw").glob("island-*.bin"):
         path.write_bytes(b"")
     assert send_lateness(load_run(run_dir)) is None
+
+
+@pytest.mark.parametrize(
+    ("clock", "built_s", "lead_s"),
+    [("real", 5.0, 10.0), ("real", 68.0, 68.0), ("virtual", 68.0, 10.0)],
+)
+def test_a_machine_that_builds_slowly_gets_more_time(
+    tmp_path: Path, clock: str, built_s: float, lead_s: float
+) -> None:
+    run_dir = make_run(tmp_path, triangle_plan(), Faults(clock=clock, runtime={"lead_s": 10.0}))
+    runtime = read_runtime(run_dir / "runtime.json")
+    assert runtime.after_building_for(built_s).lead_s == lead_s

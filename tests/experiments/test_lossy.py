@@ -137,8 +137,8 @@ def test_the_report_has_the_timeline(restarted: Path) -> None:
     console = Console(record=True, width=120)
     print_summary(restarted, summary, console)
     text = console.export_text()
-    assert "fault    aggregator-restart aaa at 10.000 ms, over at 15.000 ms" in text
-    assert "fault    island-restart bbb: not within the run" in text
+    assert "event    aggregator-restart aaa at 10.000 ms, over at 15.000 ms" in text
+    assert "event    island-restart bbb: not within the run" in text
 
 
 def test_counters_of_a_killed_life_that_end_early_say_so(restarted: Path) -> None:

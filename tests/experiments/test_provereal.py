@@ -11,11 +11,11 @@ from testbed.errors import InputError
 
 
 def test_the_guest_runs_the_experiment_command_of_a_host(tmp_path: Path) -> None:
-    argv, results = command(["--scale", "50", "--results", str(tmp_path), "--set", "jitter_us=5"])
+    argv, results = command(["--scale", "50", "--results", str(tmp_path), "--set", "late_ms=5"])
     assert argv[1:4] == ["-m", "experiments.cli", "experiment"]
     assert "experiment" in {c.name or c.callback.__name__ for c in app.registered_commands}
     assert argv[-4:] == ["--clock", "auto", "--results", str(tmp_path)]
-    assert argv[6:10] == ["--scale", "50", "--set", "jitter_us=5"]
+    assert argv[6:10] == ["--scale", "50", "--set", "late_ms=5"]
     assert results == tmp_path
     assert command([])[1] == ROOT / "results"
 

@@ -53,6 +53,24 @@ def test_hosts_hold_the_true_sums_at_the_time_of_the_schedule(
     assert (run_dir / "plots" / "transfers.png").is_file()
 
 
+@pytest.mark.parametrize(
+    ("topology", "hub", "aggregators"), [("nine-cities", "lax", 5), ("switch-eight", "w0", 1)]
+)
+def test_the_network_forms_the_true_sum_at_the_time_of_its_plan(
+    topology: str, hub: str, aggregators: int, tmp_path: Path
+) -> None:
+    summary = experiment(tmp_path, "--schedule", "in-network", "--topology", topology)
+    assert summary["sums_exact"] is True
+    assert summary["packets_lost"] == 0
+    assert summary["drops"] == {}
+    assert abs(summary["t_error_percent"]) <= 1.0
+    assert (summary["hub"], len(summary["aggregators"])) == (hub, aggregators)
+    # Streams meet: the packet FIFO, 12 datagrams a stream, is all the memory that is needed.
+    assert 0 < summary["memory_high_water_bytes"] <= 2 * 12 * 8192 * 100
+    # No link carries more than one copy either way.
+    assert max(link["bytes_measured"] for link in summary["links"]) < 1.01 * 179e6
+
+
 def test_without_the_schedule_s_times_sums_are_as_exact(tmp_path: Path) -> None:
     summary = experiment(tmp_path, "--schedule", "ring", "--release", "data")
     assert summary["sums_exact"] is True

@@ -1,34 +1,17 @@
 """Small runs in one boot: element types are exact, no event ever gives a wrong sum."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from one_boot import run_in_one_boot
 
 from agents.native.build import ensure_kernel_library
 from experiments.analysis import analyse_run
-from experiments.planning import plan_experiment
-from experiments.results import create_run, write_manifest
-from experiments.run import make_runtime
-from experiments.sources import load_config
-from testbed.virtualtime.kernel import ensure_kernel
 
 pytestmark = pytest.mark.machine
-ROOT = Path(__file__).parents[2]
-LIMIT_S = 1800
-TOPOLOGY = """
-name: three
-cities:
-  - {code: aaa, name: Aaa, region: r, lat: 0, lon: 0}
-  - {code: bbb, name: Bbb, region: r, lat: 0, lon: 1}
-  - {code: ccc, name: Ccc, region: r, lat: 0, lon: 2}
-links:
-  - {a: aaa, b: bbb, delay_ms: 3, rate_gbps: 100}
-  - {a: bbb, b: ccc, delay_ms: 4, rate_gbps: 100}
-  - {a: aaa, b: ccc, delay_ms: 5, rate_gbps: 100}
+STREAMS = """schedule: {folder}/all.yaml
+trees: shortest-path
+payload: 120MB
+rounds: 3
 """
-SCHEDULE = "name: all\nrounds:\n  - [[aaa, bbb, ccc]]\n"
 KILL = """events:
   - {at_ms: 4, event: island-restart, city: bbb, down_ms: 2}
   - {at_ms: 7.5, event: island-restart, city: aaa, down_ms: 2}
@@ -71,36 +54,9 @@ OF_THE_PROCESS = {"run_id", "wall_s", "network_up_wall_s", "trace_sha256", "reas
 @pytest.fixture(scope="module")
 def summaries(tmp_path_factory) -> dict[str, dict]:
     folder = tmp_path_factory.mktemp("small")
-    (folder / "three.yaml").write_text(TOPOLOGY)
-    (folder / "all.yaml").write_text(SCHEDULE)
     ensure_kernel_library()
-    made = {name: prepare(folder, name, text) for name, text in RUNS.items()}
-    script = f'for run in "$@"; do {sys.executable} -m experiments.emulate "$run" || exit 1; done'
-    options = ("--kernel", str(ensure_kernel()), "--writable", str(folder), "--memory", "2048")
-    done = subprocess.run(
-        [sys.executable, "-m", "testbed.virtualtime", *options, "--wall-limit", str(LIMIT_S),
-         "--", "/bin/sh", "-c", script, "sh", *map(str, made.values())],
-        cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    made = run_in_one_boot(folder, {name: STREAMS + text for name, text in RUNS.items()})
     return {name: analyse_run(run_dir) for name, run_dir in made.items()}
-
-
-def prepare(folder: Path, name: str, text: str) -> Path:
-    """The folder of a run that is planned and can be emulated."""
-    file = folder / f"{name}-config.yaml"
-    file.write_text(
-        f"topology: {folder}/three.yaml\nschedule: {folder}/all.yaml\n"
-        f"trees: shortest-path\npayload: 120MB\nrounds: 3\n{text}"
-    )
-    config = load_config(str(file), {}).at_clock("virtual")
-    plan = plan_experiment(config)
-    run_dir = create_run(folder / name, config)
-    plan.write(run_dir / "plan.json")
-    make_runtime(config, plan, run_dir).write(run_dir / "runtime.json")
-    write_manifest(run_dir, config, kernel="", extra={})
-    return run_dir
 
 
 @pytest.mark.parametrize("name", ["f32", "f32-reference", "f32-ordered", "exponent"])

@@ -87,10 +87,14 @@ def test_where_full_frames_do_not_pass_there_is_no_rate_to_complain_about() -> N
 
 
 def test_the_real_clock_degrades_before_it_fails() -> None:
-    for error_us, verdict in ((400, "PASS"), (600, "DEGRADED"), (5001, "FAIL")):
+    strict = Limits(fail_factor=10).at("real")
+    for error_us, verdict in ((400, "PASS"), (600, "DEGRADED"), (5_001, "FAIL")):
         found = network(delay_mean_us=8260.0 + error_us)
-        assert judge(check(found, REAL)) == verdict
-    refuse(network(delay_mean_us=8860.0), REAL)
+        assert judge(check(found, strict)) == verdict
+    late = network(delay_mean_us=99_000.0, jitter_us=9e6, rate_mbps=None, received=16)
+    assert judge(check(late, REAL)) == "DEGRADED"
+    refuse(late, REAL)
+    assert judge(check(network(shaper="it has no shaper"), REAL)) == "FAIL"
 
 
 def test_limits_that_are_given_replace_those_of_the_clock() -> None:
@@ -99,7 +103,7 @@ def test_limits_that_are_given_replace_those_of_the_clock() -> None:
     assert check(network(delay_mean_us=8300.0, jitter_us=2.0), lax) == []
     assert Limits(delay_us=0).at("virtual").level("delay_us", 0.001) == "FAIL"
     assert VIRTUAL.level("cpu_percent", 100.0) is None
-    assert {name for name in Limits.model_fields if getattr(REAL, name) is None} == set()
+    assert {name for name in Limits.model_fields if getattr(REAL, name) is None} == {"fail_factor"}
     assert set(DEFAULTS) == {"virtual", "real"}
 
 
