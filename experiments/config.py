@@ -65,7 +65,7 @@ _WITHOUT_EFFECT = (
 )
 """Keys that cannot change a result, and those that `identity` spells out itself."""
 
-_OF_COLLECTIVES = ("chunks", "model")
+_OF_COLLECTIVES = ("chunks", "model", "replan_ms")
 """Keys that change nothing where streams are sent."""
 _OF_TRAINING = ("compute_ms", "loop")
 """Keys that change nothing without training."""
@@ -153,6 +153,9 @@ class ExperimentConfig(BaseModel):
     )
     release: Annotated[Literal["planned", "data"], choice("planned", "data")] = Field(
         "planned", description="of its sends: planned, data: not before their time, or at once"
+    )
+    replan_ms: Annotated[float, units(parse_time_ms)] = Field(
+        100.0, description="of it when links fail: time that planning anew is given"
     )
     compute_ms: Annotated[float, units(parse_time_ms)] | None = Field(
         None, description="of training: time to compute a step; null: nothing is computed"
