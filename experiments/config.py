@@ -65,7 +65,7 @@ _WITHOUT_EFFECT = (
 )
 """Keys that cannot change a result, and those that `identity` spells out itself."""
 
-_OF_COLLECTIVES = ("chunks", "model")
+_OF_COLLECTIVES = ("chunks", "model", "replan_ms")
 """Keys that change nothing where streams are sent."""
 _OF_TRAINING = ("compute_ms", "loop")
 """Keys that change nothing without training."""
@@ -153,6 +153,9 @@ class ExperimentConfig(BaseModel):
     )
     release: Annotated[Literal["planned", "data"], choice("planned", "data")] = Field(
         "planned", description="of its sends: planned, data: not before their time, or at once"
+    )
+    replan_ms: Annotated[float, units(parse_time_ms)] = Field(
+        100.0, description="of it when links fail: time that planning anew is given"
     )
     compute_ms: Annotated[float, units(parse_time_ms)] | None = Field(
         None, description="of training: time to compute a step; null: nothing is computed"
@@ -244,7 +247,7 @@ class ExperimentConfig(BaseModel):
         1800.0, description="wall time after which a run is stopped"
     )
     lead_s: Annotated[float, real(1, 3600)] | None = Field(
-        None, description="from the start of the agents to round 0; null: 2, real clock: 10"
+        None, description="from the start of the agents to round 0; null: 2, real clock: 10 or more"
     )
     late_ms: Annotated[float, real(0.001, 100_000)] = Field(
         1.0, description="real clock: 99 % of the sends may leave so late"

@@ -14,6 +14,8 @@ from controller.bottlenecks import find_bottlenecks
 from experiments.comparison.collective_rows import CollectiveRow, gain, print_collectives
 from experiments.comparison.collectives import CollectiveComparison, compare_collectives
 from experiments.comparison.compare import Comparison, Request, compare
+from experiments.comparison.failure_rows import FailureRow, print_failures
+from experiments.comparison.failures import compare_failures
 from experiments.comparison.loss import LossSweep, sweep_losses
 from experiments.comparison.loss_rows import LossRow, print_losses
 from experiments.comparison.rows import Row
@@ -223,7 +225,34 @@ def _present(
     return _conclude(made.rows)
 
 
-def _conclude(rows: Sequence[Row | LossRow | CollectiveRow | TrainingRow]) -> int:
+def compare_failures_and_show(
+    config: ExperimentConfig,
+    results_dir: Path,
+    *,
+    quick: bool,
+    workers: int | None,
+    as_json: bool,
+) -> int:
+    """Let each link fail once, print the table, and say where the files are.
+
+    Raises
+    ------
+    CliquenetError
+        A run failed.
+    UntrustedRunError
+        A run finished, but failed its checks.
+    """
+    made = compare_failures(config, results_dir, quick=quick, workers=workers, progress=Step)
+    if as_json:
+        rows = [asdict(row) for row in made.rows]
+        print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
+    else:
+        print_failures(made.rows, made.title)
+        _print_line(f"table and plot: {made.folder}")
+    return _conclude(made.rows)
+
+
+def _conclude(rows: Sequence[Row | LossRow | CollectiveRow | FailureRow | TrainingRow]) -> int:
     """Status of a comparison: raise if a run failed, or finished but failed its checks."""
     failed = [row for row in rows if row.source == "failed"]
     if failed:

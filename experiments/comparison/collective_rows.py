@@ -57,6 +57,11 @@ class CollectiveRow:
     run_id: str
     source: Source
 
+    @property
+    def name(self) -> str:
+        """The schedule, and the release if it has one."""
+        return f"{self.schedule} ({self.release})" if self.release else self.schedule
+
 
 def collective_row(config: ExperimentConfig, plan: Plan, got: Measured) -> CollectiveRow:
     """Put plan and summary of one run into a row."""
@@ -128,8 +133,7 @@ class Gain:
         best, network = self.between_hosts, self.in_network
         return (
             f"{network.schedule}: {self.factor:.3f} × as fast as the best between hosts, "
-            f"{best.schedule} ({best.release}): {network.t_measured_ms:.2f} against "
-            f"{best.t_measured_ms:.2f} ms"
+            f"{best.name}: {network.t_measured_ms:.2f} against {best.t_measured_ms:.2f} ms"
         )
 
 
@@ -137,7 +141,7 @@ def gain(rows: Sequence[CollectiveRow]) -> Gain | None:
     """Compare measured times of exact sums; ``None`` if either side has none."""
     sound = [row for row in rows if row.sums_exact and row.verdict in ("PASS", "DEGRADED")]
     timed = [(row.t_measured_ms, row) for row in sound if row.t_measured_ms]
-    between = [(ms, row) for ms, row in timed if row.release]
+    between = [(ms, row) for ms, row in timed if row.release or row.schedule.startswith(OPEN_MPI)]
     network = [(ms, row) for ms, row in timed if row.schedule == IN_NETWORK]
     if not between or not network:
         return None
@@ -167,8 +171,7 @@ def draw_collectives(folder: Path, rows: Sequence[CollectiveRow], title: str) ->
         axis.barh(place, row.t_measured_ms or 0.0, height=0.7, color=tint)
         if row.t_planned_ms is not None:
             axis.vlines(row.t_planned_ms, place - 0.4, place + 0.4, color=PLANNED, lw=1.2)
-    names = [f"{row.schedule} ({row.release})" if row.release else row.schedule for row in rows]
-    axis.set_yticks(range(len(rows)), names, fontsize=8)
+    axis.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=8)
     axis.set_ylim(len(rows) - 0.5, -0.5)
     tidy(axis, xlabel="ms; tick: planned", ylabel="")
     return save(figure, folder / "times.png")

@@ -92,6 +92,8 @@ def test_the_gain_is_that_of_measured_exact_sums() -> None:
     assert (found.between_hosts, found.in_network, found.factor) == (fast, network, 1.75)
     assert "1.750 × as fast" in found.text
     assert "40.00 against 70.00 ms" in found.text
+    peer = row(schedule="Open MPI, ring", release="", t_measured_ms=60.0)
+    assert gain([row(), fast, peer, network]).factor == 1.5
     assert gain([row(), NETWORK]) is None
     assert gain([FAILED, network]) is None
 
