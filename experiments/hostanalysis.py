@@ -37,13 +37,8 @@ from experiments.sumanalysis import (
     sum_copies,
     sum_streams,
 )
-from experiments.trainingfigures import (
-    HostTraining,
-    check_training,
-    measure_host,
-    pace_ms,
-    training_entries,
-)
+from experiments.trainingfigures import check_training, measure_hosts, pace_ms, training_entries
+from experiments.trainingplan import spacing_planned_ms, step_planned_ms
 from experiments.trust import Trust, read_trust
 from experiments.verdict import (
     Promise,
@@ -88,18 +83,6 @@ class HostRun:
     def syncs(self) -> int:
         """How many all-reduces there were."""
         return 1 if self.plan.training is None else self.plan.training.syncs
-
-    @property
-    def spacing_ms(self) -> float:
-        """Time between the starts of two all-reduces by the plan."""
-        training = self.plan.training
-        return 0.0 if training is None else training.spacing_ms(self.hosts.time_ms)
-
-    @property
-    def step_planned_ms(self) -> float:
-        """Time of a step by the plan; 0 if nothing is computed."""
-        training = self.plan.training
-        return 0.0 if training is None else training.step_ms(self.hosts.time_ms)
 
 
 def load_host_run(run_dir: Path) -> HostRun:
@@ -192,8 +175,8 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     plan, hosts, codes = run.plan, run.hosts, run.plan.topology.codes
     done_ns = [counted["done_ns"] for counted in run.counters]
     complete = all(counted["complete"] for counted in run.counters)
-    trained = train_hosts(run)
-    last_start_ms = (run.syncs - 1) * pace_ms(plan.training, trained, run.spacing_ms)
+    trained = measure_hosts(plan.training, codes, run.events, done_ns)
+    last_start_ms = (run.syncs - 1) * pace_ms(plan.training, trained, spacing_planned_ms(plan))
     measured_ms = max(done_ns) / NS_PER_MS - last_start_ms if complete else None
     time = RoundTime(0, hosts.time_ms, measured_ms)
     exact = sum(counted["chunks_exact"] for counted in run.counters)
@@ -211,7 +194,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     promise = Promise(feasible=hosts.release == "planned")
     manifest = read_manifest(run.run_dir)
     tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
-    trains = plan.training, trained, run.step_planned_ms
+    trains = plan.training, trained, step_planned_ms(plan)
     findings = [
         *_check_hosts(run, exact, expected),
         *check_aggregators(run.aggregators, codes),
@@ -280,19 +263,6 @@ def link_loads(run: HostRun) -> list[dict[str, Any]]:
     for edge in copies if hosts.hub is None else sum_copies(hosts):
         planned[edge] += layout.wire_bytes * plan.scale
     return measured_loads(run.network, plan, planned, run.syncs * hosts.time_ms)
-
-
-def train_hosts(run: HostRun) -> dict[str, HostTraining | None]:
-    """Each host's training, by city code; empty without."""
-    training = run.plan.training
-    if training is None:
-        return {}
-    return {
-        code: measure_host(events, training, counted["done_ns"])
-        for code, events, counted in zip(
-            run.plan.topology.codes, run.events, run.counters, strict=True
-        )
-    }
 
 
 def _check_hosts(run: HostRun, exact: int, expected: int) -> list[Finding]:
