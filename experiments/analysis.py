@@ -103,7 +103,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     limits = run.runtime.limits.at(run.runtime.clock)
     lossy = lossy_part(run, drops, legs)
     # Training decides by itself when to send.
-    lateness = send_lateness(run) if plan.training is None else None
+    lateness = send_lateness(run)
     manifest = read_manifest(run.run_dir)
     tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
     late_ms = configured(manifest, "late_ms", DEFAULT_LATE_MS)
