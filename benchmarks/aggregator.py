@@ -2,14 +2,18 @@
 
 Run with ``python -m benchmarks.aggregator``. Senders and the sink of the sums are
 one process on another core; everything goes through the loopback interface,
-each burst with UDP_SEGMENT and UDP_GRO. The figure is bytes of UDP payload
-received per CPU second (user and system) of the measured process, which checks
-and adds every datagram, writes each finished sum with header and checksum into
-the resend ring, and sends it from there.
+each burst with UDP_SEGMENT and UDP_GRO. A round is put into the socket of the measured
+process as a whole before that may begin, so that it never has to wait for input.
 
-``bound`` is a loop in C that receives and adds, nothing else: no checksum, no
-table, no output. ``ratio_to_bound`` compares with it, repeat by repeat. The last
-line is one JSON object.
+The figure is bytes of UDP payload received per CPU second (user and system, of all that
+the process does from round to round), in which it checks and adds every datagram, writes
+each finished sum with header and checksum into the resend ring, and sends it from there.
+
+``bound`` is a plain loop in C that receives and adds, nothing else: no checksum, no
+table, no output. It receives the same buffers, each with one call, and adds to as many sums
+as the aggregator holds. ``ratio_to_bound`` compares with it, repeat by repeat;
+``bound-batched`` says what that loop would gain by receiving many buffers with one call, as
+the native engine does. The last line is one JSON object.
 """
 
 import argparse
@@ -20,9 +24,9 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.native.build import ensure_kernel_library
 from benchmarks.aggregator_load import (
@@ -30,35 +34,53 @@ from benchmarks.aggregator_load import (
     Sink,
     Streams,
     datagram_elements,
+    order,
     receiving_socket,
     segments,
     sending_socket,
 )
-from benchmarks.aggregator_side import KINDS, LIVE_ROUNDS, Board, Kind, run_side
+from benchmarks.aggregator_side import BOUNDS, KINDS, Gate, Kind, ensure_bound, run_side
 
-_STALL_S = 5.0
+_STALL_S = 20.0
 _NAP_S = 1e-4
-_AHEAD = 6
-"""Bursts that each sender may be ahead of the sums, so that the engine need not wait for it."""
 _WARM_UP_S = 0.3
+_HEAD_START = 176
+"""Buffers of a round that lie in the socket when the measured process begins: so many that it
+does not catch up with the senders, and so few that they fit a processor's last cache."""
 _RESEND_BYTES = 32 << 20
+
+
+class Load(NamedTuple):
+    """What the measured process did.
+
+    Attributes
+    ----------
+    waits
+        How often it waited in a round: once for the begin, and once until it was sure that
+        nothing more comes; more would say that it was faster than the senders.
+    """
+
+    datagrams: int
+    cpu_ns: int
+    waits: float
 
 
 class Trial:
     """One measurement: a forked process on one core, its load on the other."""
 
     def __init__(self, kind: Kind, shape: Shape, streams: Streams) -> None:
+        ensure_kernel_library()  # not while the measured process is waited for
+        ensure_bound()
         self._kind: Kind = kind
         self._shape = shape
         self._streams = streams
-        self.board = Board()
+        self._gate = Gate()
         self._sink = Sink(shape, streams.sums)
         self._incoming = receiving_socket()
         self._to = self._incoming.getsockname()
         self._sending = sending_socket(shape.size)
         self._burst = segments(shape.size)
-        self.sent = 0
-        self.round = 0
+        self.rounds = 0
 
     def __enter__(self) -> "Trial":
         gc.collect()
@@ -73,7 +95,7 @@ class Trial:
                     self._shape,
                     self._incoming,
                     self._sink.address,
-                    self.board,
+                    self._gate,
                     resend_bytes=_RESEND_BYTES,
                 )
                 status = 0
@@ -85,93 +107,68 @@ class Trial:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.board.values[Board.PHASE] = 2
+        self._gate.end()
         status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
+        self._sink.drain()
         self._sending.close()
         self._sink.socket.close()
         if status:
             raise RuntimeError(f"the measured process ended with status {status}")
-        if self._sink.wrong or self.board.values[Board.REFUSED]:
+        sums = 0 if self._kind in BOUNDS else self.rounds * self._shape.blocks
+        if self._sink.wrong or self._sink.blocks != sums:
             raise RuntimeError(
-                f"{self._sink.wrong} wrong sums, {self.board.values[Board.REFUSED]} datagrams "
-                "refused: the figure means nothing"
+                f"{self._sink.blocks} of {sums} sums came, {self._sink.wrong} wrong ones among "
+                "them: the figure means nothing"
             )
 
-    def load(self, seconds: float) -> None:
+    def load(self, seconds: float) -> Load:
         """Send round after round for so long."""
+        rounds, cpu_ns, waits = self.rounds, self._gate.cpu_ns, self._gate.waits
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self._send_round()
-
-    def measure(self, seconds: float) -> None:
-        """Send for so long, measured."""
-        self.board.values[Board.PHASE] = 1
-        self.load(seconds)
-        self.board.values[Board.PHASE] = 2
-
-    def used_ns(self) -> int:
-        """CPU time that the measured process has used so far."""
-        return int(Path(f"/proc/{self._child}/schedstat").read_text().split()[0])
+        while self.rounds == rounds or time.monotonic() < end:
+            self._round()
+        return Load(
+            (self.rounds - rounds) * self._shape.datagrams,
+            self._gate.cpu_ns - cpu_ns,
+            (self._gate.waits - waits) / (self.rounds - rounds),
+        )
 
     def resident_bytes(self) -> int:
         """Memory of the measured process that is its own."""
         pages = Path(f"/proc/{self._child}/statm").read_text().split()
         return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
 
-    def _send_round(self) -> None:
-        shape, burst = self._shape, self._burst
-        self._until(self._is_open)
-        self._streams.turn(self.round)
-        bursts = -(-shape.blocks // burst)
-        behind = (shape.senders - 1) * shape.lag
-        for step in range(bursts + behind):
-            for sender in range(shape.senders):
-                index = step - sender * shape.lag
-                if 0 <= index < bursts:
-                    first = index * burst
-                    count = min(burst, shape.blocks - first)
-                    self._sending.sendto(self._streams.burst(sender, first, count), self._to)
-                    self.sent += count
-            self._wait(step - behind - _AHEAD)
-        self.round += 1
-        self._wait(bursts)
+    def _round(self) -> None:
+        """Send a round; the measured process begins when the first part of it is there."""
+        shape = self._shape
+        self._until_done(self.rounds)
+        self._streams.turn(self.rounds)
+        bursts = list(order(shape.blocks // self._burst, shape.senders, shape.lag))
+        start = min(_HEAD_START, len(bursts))
+        for number, (sender, index) in enumerate(bursts, 1):
+            burst = self._streams.burst(sender, index * self._burst, self._burst)
+            self._sending.sendto(burst, self._to)
+            if number == start:
+                self._gate.open()
+        self.rounds += 1
+        self._until_done(self.rounds)
 
-    def _wait(self, bursts: int) -> None:
-        """Wait until so many bursts of the round have come back, or were added by the bound."""
-        due = self.round * self._shape.blocks + max(0, bursts) * self._burst
-        if bursts * self._burst >= self._shape.blocks:
-            due = self.round * self._shape.blocks
-        self._until(lambda: self._reached(due))
-
-    def _until(self, reached: Callable[[], bool]) -> None:
+    def _until_done(self, rounds: int) -> None:
+        """Take sums until the measured process waits for another round."""
         end = time.monotonic() + _STALL_S
-        while not reached():
+        while not self._gate.reached(rounds):
             if time.monotonic() > end:
-                came = self._sink.blocks
-                raise RuntimeError(f"{self._kind} is stuck: {came} sums came back, none more")
-
-    def _is_open(self) -> bool:
-        """Whether the engine has opened the round that is to be sent next."""
-        if self._kind == "bound" or self.round < self.board.values[Board.ROUND] + LIVE_ROUNDS:
-            return True
-        time.sleep(_NAP_S)
-        return False
-
-    def _reached(self, due: int) -> bool:
-        if self._kind == "bound":
-            held = self._shape.held_blocks * self._shape.senders
-            return self.sent - int(self.board.values[Board.DONE]) <= held
-        self._sink.drain(wait=self._sink.blocks < due)
-        return self._sink.blocks >= due
+                raise RuntimeError(f"{self._kind} is stuck: {self._sink.blocks} sums came back")
+            self._sink.drain()
+            time.sleep(_NAP_S)
 
 
-def measure(kind: Kind, shape: Shape, streams: Streams, seconds: float) -> float:
-    """Gigabits per CPU second of one engine."""
+def measure(kind: Kind, shape: Shape, streams: Streams, seconds: float) -> tuple[float, float]:
+    """Gigabits per CPU second of one engine, and its waits in a round."""
     with Trial(kind, shape, streams) as trial:
         trial.load(_WARM_UP_S)
-        trial.measure(seconds)
-    board = trial.board.values
-    return float(board[Board.BYTES]) * 8 / float(board[Board.CPU_NS])
+        load = trial.load(seconds)
+    return load.datagrams * shape.size * 8 / load.cpu_ns, load.waits
 
 
 def compare(
@@ -182,11 +179,11 @@ def compare(
     rates: dict[Kind, list[float]] = {kind: [] for kind in kinds}
     for repeat in range(repeats):
         for kind in kinds:
-            rate = measure(kind, shape, streams, seconds)
+            rate, waits = measure(kind, shape, streams, seconds)
             rates[kind].append(rate)
             print(
                 f"{shape.size} B, {shape.senders} senders, {kind}, repeat {repeat + 1}: "
-                f"{rate:.1f} Gbit/s",
+                f"{rate:.1f} Gbit/s, {waits:.1f} waits in a round",
                 file=sys.stderr,
                 flush=True,
             )
@@ -205,23 +202,21 @@ def soak(shape: Shape, seconds: float) -> dict[str, Any]:
     """
     parts = 12
     with Trial("native", shape, Streams(shape, seed=1)) as trial:
-        while trial.round * shape.blocks * shape.size < 1.1 * _RESEND_BYTES:
+        while trial.rounds * shape.blocks * shape.size < 1.1 * _RESEND_BYTES:
             trial.load(_WARM_UP_S)  # until all of the ring has been touched
         each_ns, resident = [], []
         for _ in range(parts):
-            before = trial.sent, trial.used_ns()
-            trial.load(seconds / parts)
-            after = trial.sent, trial.used_ns()
-            each_ns.append((after[1] - before[1]) / (after[0] - before[0]))
+            load = trial.load(seconds / parts)
+            each_ns.append(load.cpu_ns / load.datagrams)
             resident.append(trial.resident_bytes())
-        rounds, sent = trial.round, trial.sent
+        rounds = trial.rounds
     first, last = statistics.median(each_ns[:3]), statistics.median(each_ns[-3:])
     return {
         "soak_s": seconds,
         "datagram_bytes": shape.size,
         "blocks": shape.blocks,
         "rounds": rounds,
-        "datagrams": sent,
+        "datagrams": rounds * shape.datagrams,
         "ns_per_datagram_first": round(first, 1),
         "ns_per_datagram_last": round(last, 1),
         "time_growth": round(last / first, 3),
@@ -254,7 +249,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1400, 8900], help="datagram bytes")
     parser.add_argument("--senders", type=int, default=8, help="streams that are added up")
-    parser.add_argument("--blocks", type=int, default=1024, help="blocks of one stream and round")
+    parser.add_argument("--buffers", type=int, default=704, help="of one round, of all senders")
     parser.add_argument("--lag", type=int, default=2, help="bursts that a sender is behind")
     parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement")
     parser.add_argument("--engines", choices=KINDS, nargs="+", default=list(KINDS))
@@ -263,18 +258,23 @@ def main() -> int:
     options = parser.parse_args()
     if len(os.sched_getaffinity(0)) < 2:
         print("only one core: load and engine share it", file=sys.stderr)
-    ensure_kernel_library()
     _pin(1)
+
+    def shape(size: int, buffers: int) -> Shape:
+        each = max(1, buffers // options.senders)
+        return Shape(size, options.senders, each * segments(size), options.lag)
+
     rows = []
     for size in options.sizes:
         datagram_elements(size)
-        shape = Shape(size, options.senders, options.blocks, options.lag)
-        rows += compare(shape, options.engines, options.seconds, options.repeats)
+        rows += compare(
+            shape(size, options.buffers), options.engines, options.seconds, options.repeats
+        )
     result: dict[str, Any] = {"rows": rows, "load_average": os.getloadavg()[0]}
     if options.soak_s:
         result["soak"] = [
-            soak(Shape(options.sizes[0], options.senders, blocks, options.lag), options.soak_s / 2)
-            for blocks in (options.blocks // 4, options.blocks * 4)
+            soak(shape(options.sizes[0], buffers), options.soak_s / 2)
+            for buffers in (options.buffers // 8, options.buffers * 2)
         ]
     print(json.dumps(result))
     return 0

@@ -2,6 +2,8 @@
 
 import socket
 import struct
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,7 +46,7 @@ def receiving_socket() -> socket.socket:
     except PermissionError:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
     sock.setsockopt(_SOL_UDP, _UDP_GRO, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 10_000))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 1000))
     sock.bind(("127.0.0.1", 0))
     return sock
 
@@ -62,7 +64,7 @@ def sending_socket(size: int) -> socket.socket:
 
 @dataclass(frozen=True)
 class Shape:
-    """What is sent: ``senders`` streams of ``blocks`` datagrams a round.
+    """What is sent: ``senders`` streams of ``blocks`` datagrams a round, whole bursts of them.
 
     Attributes
     ----------
@@ -83,9 +85,22 @@ class Shape:
         return StreamLayout(self.blocks, elements, elements)
 
     @property
+    def datagrams(self) -> int:
+        """Of all senders in one round."""
+        return self.senders * self.blocks
+
+    @property
     def held_blocks(self) -> int:
         """Blocks between the first sender and the last."""
         return min(self.blocks, ((self.senders - 1) * self.lag + 1) * segments(self.size))
+
+
+def order(bursts: int, senders: int, lag: int) -> Iterator[tuple[int, int]]:
+    """Sender and number of each burst of a round, as they follow each other."""
+    for step in range(bursts + (senders - 1) * lag):
+        for sender in range(senders):
+            if 0 <= step - sender * lag < bursts:
+                yield sender, step - sender * lag
 
 
 class Streams:
@@ -161,17 +176,13 @@ class Sink:
         address: Endpoint = self.socket.getsockname()
         return address
 
-    def drain(self, *, wait: bool) -> None:
-        """Take all that has come; with ``wait``, sleep first until something comes."""
-        flags = 0 if wait else socket.MSG_DONTWAIT
-        try:
+    def drain(self) -> None:
+        """Take all that has come."""
+        with suppress(BlockingIOError):
             while True:
-                length = self.socket.recvmsg_into(self._into, 0, flags)[0]
+                length = self.socket.recvmsg_into(self._into, 0, socket.MSG_DONTWAIT)[0]
                 self.blocks += length // self._size
                 self._check()
-                flags = socket.MSG_DONTWAIT
-        except BlockingIOError:
-            return
 
     def _check(self) -> None:
         header = self._header

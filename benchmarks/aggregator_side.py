@@ -7,53 +7,88 @@ import resource
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from agents.aggregator.engine import Engine, EngineSettings, ReferenceEngine
 from agents.aggregator.intake import serving_sockets
 from agents.aggregator.native import NativeEngine
+from agents.aggregator.reserve import reserve
 from agents.aggregator.ring import ResendRing
 from agents.context import Endpoint
 from agents.native.build import SOURCES
-from agents.native.layout import Served
+from agents.native.layout import BATCH, LARGEST_BUFFER
 from agents.records import Recorder
+from agents.wire import HEADER_BYTES
 from benchmarks.aggregator_load import JOB_ID, Shape, segments, sending_socket
 from testbed.compiled import ensure_library, load
 
-Kind = Literal["bound", "native", "native-calls", "reference"]
-KINDS: Final[tuple[Kind, ...]] = ("bound", "native", "native-calls", "reference")
-"""``native-calls`` receives and sends in Python, with one call of the kernel a buffer."""
+Kind = Literal["bound", "bound-batched", "native", "native-calls", "reference"]
+KINDS: Final[tuple[Kind, ...]] = (
+    "bound",
+    "bound-batched",
+    "native",
+    "native-calls",
+    "reference",
+)
+"""``bound`` receives a buffer with a call of the system, ``bound-batched`` as many at once as
+``native`` does. ``native-calls`` receives and sends in Python, with one call of the kernel a
+buffer."""
 
-_SLICE_NS: Final = 2_000_000
-LIVE_ROUNDS: Final = 4
+BOUNDS: Final = ("bound", "bound-batched")
+_LONGEST_NS = 10_000_000_000
+"""Of a round; and the time-out of its sums."""
 _SOL_UDP: Final = 17
 _UDP_GRO: Final = 104
-_TIMEOUT_NS: Final = 10_000_000_000
 
 
-class Board:
-    """Numbers that both processes see.
+class Gate:
+    """Where the measured process waits until a whole round lies in its socket.
 
-    Attributes
-    ----------
-    values
-        The phase (0 warms up, 1 is measured, 2 ends), datagrams taken by the bound,
-        measured bytes and CPU nanoseconds, refused datagrams,
-        and the oldest round that is open.
+    So it never waits amid a round, however fast it is: what is measured is the work. The
+    processes must share the object by a fork.
     """
 
-    PHASE, DONE, BYTES, CPU_NS, REFUSED, ROUND = range(6)
+    _ROUNDS, _CPU_NS, _WAITS = range(3)
+    _OPEN, _END = b"o", b"e"
 
     def __init__(self) -> None:
-        self.values: npt.NDArray[np.int64] = np.frombuffer(mmap.mmap(-1, 4096), np.int64)
+        self._values = np.frombuffer(mmap.mmap(-1, 4096), np.int64)
+        self._read, self._write = os.pipe()
 
-    def address(self, index: int) -> int:
-        """Where a number lies."""
-        return self.values.ctypes.data + 8 * index
+    def wait(self) -> bool:
+        """Say that a round is done, and what it took; whether another one comes."""
+        self._values[self._CPU_NS] = time.process_time_ns()
+        self._values[self._WAITS] = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+        self._values[self._ROUNDS] += 1
+        return os.read(self._read, 1) == self._OPEN
+
+    def open(self) -> None:
+        """Let the measured process take a round."""
+        os.write(self._write, self._OPEN)
+
+    def end(self) -> None:
+        """Let it end; the gate cannot be used any more."""
+        os.write(self._write, self._END)
+        os.close(self._write)
+        os.close(self._read)
+
+    def reached(self, rounds: int) -> bool:
+        """Whether it waits, with so many rounds done."""
+        return bool(self._values[self._ROUNDS] > rounds)
+
+    @property
+    def cpu_ns(self) -> int:
+        """User and system time that it had used when it came here."""
+        return int(self._values[self._CPU_NS])
+
+    @property
+    def waits(self) -> int:
+        """How often it had waited for anything until then."""
+        return int(self._values[self._WAITS])
 
 
 class _Scratch(Recorder):
@@ -65,53 +100,30 @@ class _Scratch(Recorder):
         return chunk, used
 
 
-def cpu_ns() -> int:
-    """User and system time of this process."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return round((used.ru_utime + used.ru_stime) * 1e9)
-
-
 def run_side(
     kind: Kind,
     shape: Shape,
     incoming: socket.socket,
     to: Endpoint,
-    board: Board,
+    gate: Gate,
     *,
     resend_bytes: int,
 ) -> None:
-    """Serve until the board says stop, and write what was measured to it."""
-    if kind == "bound":
-        _Bound(shape, incoming, board).run()
+    """Take round after round until the gate says that there is no more.
+
+    Raises
+    ------
+    RuntimeError
+        A round has not come completely.
+    """
+    if kind in BOUNDS:
+        _Bound(shape, incoming, BATCH if kind == "bound-batched" else 1).run(gate)
     else:
-        _Side(kind, shape, incoming, to, board, resend_bytes).run()
-
-
-class _Meter:
-    """Takes the time of the measured phase."""
-
-    def __init__(self, board: Board, taken_bytes: Callable[[], int]) -> None:
-        self._board = board
-        self._taken_bytes = taken_bytes
-        self._phase = 0
-        self._begin = (0, 0)
-
-    def look(self) -> bool:
-        """Note a change of phase; whether to go on."""
-        values = self._board.values
-        phase = int(values[Board.PHASE])
-        if phase != self._phase:
-            if self._phase == 0:
-                self._begin = cpu_ns(), self._taken_bytes()
-            if phase == 2:
-                values[Board.CPU_NS] = cpu_ns() - self._begin[0]
-                values[Board.BYTES] = self._taken_bytes() - self._begin[1]
-            self._phase = phase
-        return phase < 2
+        _Side(kind, shape, incoming, to, resend_bytes).run(gate)
 
 
 class _Side:
-    """An engine with its sockets; rounds follow each other as they become complete."""
+    """An engine with its sockets."""
 
     def __init__(
         self,
@@ -119,13 +131,11 @@ class _Side:
         shape: Shape,
         incoming: socket.socket,
         to: Endpoint,
-        board: Board,
         resend_bytes: int,
     ) -> None:
         self._mask = (1 << shape.senders) - 1
         self._kind = kind
         self._shape = shape
-        self._board = board
         self._incoming = incoming
         self._outgoing = sending_socket(shape.size)
         self._to = to
@@ -140,50 +150,52 @@ class _Side:
             layout=shape.layout,
             slots=shape.blocks,
             burst_datagrams=segments(shape.size),
-            timeout_ns=_TIMEOUT_NS,
+            timeout_ns=_LONGEST_NS,
         )
         make = ReferenceEngine if kind == "reference" else NativeEngine
         self._engine: Engine = make(own, self._ring, self._send, _Scratch())
         self._round = 0
-        self._closed_bytes = 0
-        for k in range(LIVE_ROUNDS):
-            self._engine.open_round(k, 0, self._mask)
+        self._engine.open_round(0, 0, self._mask)
 
-    def run(self) -> None:
-        meter = _Meter(self._board, self._taken_bytes)
-        if isinstance(self._engine, NativeEngine) and self._kind == "native":
-            buffer = np.zeros(1 << 16, np.uint8)
-            sockets = serving_sockets(
-                self._incoming, self._outgoing, self._to, segments(self._shape.size), buffer
-            )
-            while meter.look():
-                until_ns = time.monotonic_ns() + _SLICE_NS
-                if self._engine.serve(sockets, until_ns) is Served.DUE:
-                    self._engine.take(buffer, sockets.length, sockets.segment, until_ns)
-                    self._send()
-                self._change_rounds()
-        else:
-            while meter.look():
-                self._serve_calls(time.monotonic_ns() + _SLICE_NS)
-                self._change_rounds()
-        self._board.values[Board.REFUSED] = sum(self._engine.counters.drops.values())
+    def run(self, gate: Gate) -> None:
+        engine, take = self._engine, self._calls
+        if isinstance(engine, NativeEngine) and self._kind == "native":
+            take = self._serving(engine)
+        while gate.wait():
+            take_whole(take, self._complete, self._shape.blocks)
+            engine.close_round(self._round, time.monotonic_ns())
+            self._round += 1
+            engine.open_round(self._round, 0, self._mask)
+        refused = engine.counters.drops
+        if refused:
+            raise RuntimeError(f"datagrams were refused: {dict(refused)}")
 
-    def _serve_calls(self, until_ns: int) -> None:
+    def _complete(self) -> int:
+        return self._engine.progress(self._round).complete
+
+    def _serving(self, engine: NativeEngine) -> Callable[[], None]:
+        """The kernel's own loop; it comes back when nothing is left."""
+        sockets = serving_sockets(
+            self._incoming, self._outgoing, self._to, segments(self._shape.size)
+        )
+
+        def serve() -> None:
+            engine.serve(sockets, time.monotonic_ns() + _LONGEST_NS)
+
+        return serve
+
+    def _calls(self) -> None:
         into = [bytearray(1 << 16)]
         buffer = np.frombuffer(into[0], np.uint8)
-        now_ns = 0
-        while now_ns < until_ns:
-            try:
+        with suppress(BlockingIOError):
+            while True:
                 length, control, _, _ = self._incoming.recvmsg_into(into, 64)
-            except BlockingIOError:
-                return
-            now_ns = time.monotonic_ns()
-            segment = length
-            for level, name, data in control:
-                if level == _SOL_UDP and name == _UDP_GRO:
-                    segment = int.from_bytes(data[:4], "little")
-            self._engine.take(buffer, length, segment, now_ns)
-            self._send()
+                segment = length
+                for level, name, data in control:
+                    if level == _SOL_UDP and name == _UDP_GRO:
+                        segment = int.from_bytes(data[:4], "little")
+                self._engine.take(buffer, length, segment, time.monotonic_ns())
+                self._send()
 
     def _send(self) -> None:
         ring, most = self._ring, segments(self._shape.size)
@@ -192,60 +204,64 @@ class _Side:
             self._outgoing.sendto(ring.view(ring.sent_seq, count), self._to)
             ring.sent_seq += count
 
-    def _change_rounds(self) -> None:
-        engine = self._engine
-        while engine.progress(self._round).complete == self._shape.blocks:
-            self._closed_bytes += engine.progress(self._round).datagrams * self._shape.size
-            engine.close_round(self._round, time.monotonic_ns())
-            engine.open_round(self._round + LIVE_ROUNDS, 0, self._mask)
-            self._round += 1
-            self._board.values[Board.ROUND] = self._round
-
-    def _taken_bytes(self) -> int:
-        live = range(self._round, self._round + LIVE_ROUNDS)
-        datagrams = sum(self._engine.progress(k).datagrams for k in live)
-        return self._closed_bytes + datagrams * self._shape.size
-
 
 class _Bound:
-    """Receives and adds in C; it looks up at the board after each buffer, too."""
+    """Receives and adds in C."""
 
-    def __init__(self, shape: Shape, incoming: socket.socket, board: Board) -> None:
-        library = load(ensure_library("bound", [Path(__file__).with_name("bound.c")], SOURCES))
+    def __init__(self, shape: Shape, incoming: socket.socket, batch: int) -> None:
+        library = load(ensure_bound())
         self._receive = library.bound_receive
         pointer, u32 = ctypes.c_void_p, ctypes.c_uint32
-        self._receive.argtypes = [
-            ctypes.c_int,
-            pointer,
-            pointer,
-            u32,
-            u32,
-            pointer,
-            pointer,
-            pointer,
-        ]
+        self._receive.argtypes = [ctypes.c_int, pointer, u32, pointer, u32, u32]
+        self._receive.restype = ctypes.c_int64
         self._shape = shape
         self._incoming = incoming
-        self._board = board
-        self._rows = shape.held_blocks
+        # Of the same kinds of memory as the engine's.
+        pages = mmap.mmap(-1, batch * LARGEST_BUFFER)
+        self._buffers = np.frombuffer(pages, np.uint8).reshape(batch, LARGEST_BUFFER)
+        rows, row_bytes = shape.held_blocks, shape.size - HEADER_BYTES
+        self._sums = np.frombuffer(reserve(rows * row_bytes), np.uint8).reshape(rows, row_bytes)
+        self._taken = 0
 
-    def run(self) -> None:
-        board, shape = self._board, self._shape
-        meter = _Meter(board, lambda: int(board.values[Board.DONE]) * shape.size)
-        buffer = np.zeros(1 << 16, np.uint8)
-        sums = np.zeros(self._rows * (shape.size - 56), np.uint8)
-        phase = np.zeros(1, np.int64)
-        while meter.look():
-            phase[0] = board.values[Board.PHASE]
-            error = self._receive(
-                self._incoming.fileno(),
-                buffer.ctypes.data,
-                sums.ctypes.data,
-                self._rows,
-                shape.size,
-                board.address(Board.DONE),
-                board.address(Board.PHASE),
-                phase.ctypes.data,
+    def run(self, gate: Gate) -> None:
+        while gate.wait():
+            self._taken = 0
+            take_whole(self._take, lambda: self._taken, self._shape.datagrams)
+
+    def _take(self) -> None:
+        taken = self._receive(
+            self._incoming.fileno(),
+            self._buffers.ctypes.data,
+            len(self._buffers),
+            self._sums.ctypes.data,
+            len(self._sums),
+            self._shape.size,
+        )
+        if taken < 0:
+            raise OSError(-taken, os.strerror(-taken))
+        self._taken += taken
+
+
+def ensure_bound() -> Path:
+    """The bound's library, compiled first if the cache does not hold it."""
+    return ensure_library("bound", [Path(__file__).with_name("bound.c")], SOURCES)
+
+
+def take_whole(
+    take: Callable[[], None], came: Callable[[], int], sent: int, longest_s: float = 5.0
+) -> None:
+    """Take until all of a round has come: the senders may have been kept from sending.
+
+    Raises
+    ------
+    RuntimeError
+        Not all has come in time.
+    """
+    end = time.monotonic() + longest_s
+    while came() < sent:
+        if time.monotonic() > end:
+            raise RuntimeError(
+                f"{came()} of {sent} of a round have come: the socket's buffer is too small; "
+                "run as root, or with --buffers less"
             )
-            if error:
-                raise OSError(error, os.strerror(error))
+        take()

@@ -143,17 +143,8 @@ def facts_of(ctx: AgentContext, kind: PacketType) -> Facts:
     return Facts(kind, ctx.job_id, ctx.layout, sources, expectation.mask, expectation.clique)
 
 
-class MakesEngine(Protocol):
-    """An engine's class."""
-
-    def __call__(
-        self,
-        settings: EngineSettings,
-        ring: ResendRing,
-        send: Callable[[], None],
-        recorder: Recorder,
-    ) -> Engine:
-        """Make an engine; see `ReferenceEngine`."""
+MakesEngine = Callable[[EngineSettings, ResendRing, Callable[[], None], Recorder], Engine]
+"""An engine's class, or what stands for it."""
 
 
 class EngineTarget:

@@ -244,7 +244,7 @@ class ExperimentConfig(BaseModel):
         1800.0, description="wall time after which a run is stopped"
     )
     lead_s: Annotated[float, real(1, 3600)] | None = Field(
-        None, description="from the start of the agents to round 0; null: 2, real clock: 10"
+        None, description="from the start of the agents to round 0; null: 2, real clock: 10 or more"
     )
     late_ms: Annotated[float, real(0.001, 100_000)] = Field(
         1.0, description="real clock: 99 % of the sends may leave so late"

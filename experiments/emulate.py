@@ -48,10 +48,12 @@ def emulate(run_dir: Path) -> None:
     plan = read_plan(run_dir / "plan.json")
     runtime = read_runtime(run_dir / "runtime.json")
     stage("boot", "building the network")
+    begun_s = time.monotonic()
     isolate()
     with brought_up(plan, runtime, run_dir) as standing:
         network = standing.network
         stage("up", "network up, measuring links and paths")
+        runtime = runtime.after_building_for(time.monotonic() - begun_s)
         fidelity = measure(network, scale=plan.scale, effort=FULL if runtime.verify else SHORT)
         (run_dir / "raw" / FIDELITY_FILE).write_text(fidelity.model_dump_json(indent=1))
         if runtime.verify:

@@ -43,6 +43,16 @@ class Runtime(Frozen):
     limits: Limits = Limits()
     """Those that are not given are the clock's."""
 
+    def after_building_for(self, built_s: float) -> "Runtime":
+        """With a lead for a machine that took so long to build the network.
+
+        In real time a slow or busy machine takes long to start the agents as well; no
+        longer than that, for the network is the greater part (rule: ours).
+        """
+        if self.clock == "virtual" or built_s <= self.lead_s:
+            return self
+        return self.model_copy(update={"lead_s": built_s})
+
     def write(self, path: Path) -> None:
         """Write the settings as JSON."""
         path.write_text(self.model_dump_json(indent=1) + "\n")

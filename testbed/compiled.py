@@ -19,7 +19,15 @@ from testbed.locking import file_lock
 from testbed.paths import cache_dir, give_to_caller, make_dir
 
 _COMPILER = "gcc"
-_FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
+_FLAGS = (
+    "-std=gnu11",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-ffp-contract=off",
+    "-flto",
+)
 _WARNINGS = ("-Wall", "-Wextra")
 
 

@@ -109,13 +109,13 @@ class Aggregator:
             if self._control is not None:
                 due_ns = min(self._window.due_ns, self._engine.next_timeout_ns)
                 come, asked = self._wait(self._control, now_ns, due_ns)
-            got = self._intake(self._turn_end(now_ns)) if come else None
-            busy = got is not None
+            got = self._intake(self._turn_end(now_ns)) if come else ()
+            busy = bool(got)
             now_ns = time.monotonic_ns()
             if now_ns >= self._window.due_ns:
                 self._change_rounds(now_ns)
-            if got is not None:
-                self._engine.take(self._receiver.buffer, *got, now_ns)
+            for buffer, length, segment in got:
+                self._engine.take(buffer, length, segment, now_ns)
             if now_ns >= self._engine.next_timeout_ns:
                 self._engine.expire(now_ns)
             self._output.send()
@@ -188,10 +188,10 @@ class Aggregator:
         while now_ns < min(quiet_ns, last_ns):
             # Changes of rounds are over: one that is due must not end the wait, again and again.
             come, asked = self._wait(self._control, now_ns, min(quiet_ns, last_ns))
-            got = self._intake(now_ns + _TURN_NS) if come else None
+            got = self._intake(now_ns + _TURN_NS) if come else ()
             now_ns = time.monotonic_ns()
-            if got is not None:  # no round is open any more: counted as refused
-                self._engine.take(self._receiver.buffer, *got, now_ns)
+            for buffer, length, segment in got:  # no round is open any more: counted as refused
+                self._engine.take(buffer, length, segment, now_ns)
             if self._serve(self._control, now_ns, asked):
                 quiet_ns = now_ns + _LINGER_NS
 

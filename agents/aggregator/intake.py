@@ -2,7 +2,7 @@
 
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from agents.aggregator.engine import Engine
@@ -10,12 +10,14 @@ from agents.aggregator.native import NativeEngine
 from agents.aggregator.output import AggregateStream
 from agents.bursts import Bytes
 from agents.context import Endpoint
-from agents.native.layout import LARGEST_BUFFER, Served, Sockets
+from agents.native.layout import Served, Sockets
 from agents.sockets import BurstReceiver
 
-Intake = Callable[[int], tuple[int, int] | None]
-"""Receives into the receiver's buffer like `BurstReceiver.receive`, and returns as that does;
-but may take, expire and send by itself whatever comes before the time given."""
+Came = Sequence[tuple[Bytes, int, int]]
+"""Buffers for `Engine.take`, each with its length and that of its segments."""
+Intake = Callable[[int], Came]
+"""Receives, and may take, expire and send by itself whatever comes before the time given; what
+it returns is left to the caller. It returns nothing if nothing has come for a while."""
 
 
 class Descriptor(Protocol):
@@ -37,21 +39,26 @@ def make_intake(
         Gets a count of what does not fit the buffer, unless the engine counts that itself.
     """
     if not isinstance(engine, NativeEngine):
-        return lambda until_ns: receiver.receive(rejects)
-    sockets = serving_sockets(receiver, output, output.to, output.burst, receiver.buffer)
 
-    def serve(until_ns: int) -> tuple[int, int] | None:
+        def receive(_until_ns: int) -> Came:
+            got = receiver.receive(rejects)
+            return [] if got is None else [(receiver.buffer, *got)]
+
+        return receive
+    sockets = serving_sockets(receiver, output, output.to, output.burst)
+
+    def serve(until_ns: int) -> Came:
         served = engine.serve(sockets, until_ns)
         receiver.overflow = sockets.overflow
         for sent in engine.take_sent():
             output.note(*sent)
-        return (sockets.length, sockets.segment) if served is Served.DUE else None
+        return sockets.left() if served is Served.DUE else []
 
     return serve
 
 
 def serving_sockets(
-    incoming: Descriptor, outgoing: Descriptor, to: Endpoint, most_segments: int, buffer: Bytes
+    incoming: Descriptor, outgoing: Descriptor, to: Endpoint, most_segments: int
 ) -> Sockets:
     """What the kernel's loop needs to know of the sockets.
 
@@ -65,16 +72,11 @@ def serving_sockets(
         Where the sums go.
     most_segments
         Datagrams that one call sends at most.
-    buffer
-        64 kB that must live as long as the result is used.
     """
-    if len(buffer) < LARGEST_BUFFER:
-        raise ValueError(f"a buffer of {LARGEST_BUFFER} bytes is needed, not {len(buffer)}")
     return Sockets(
         incoming=incoming.fileno(),
         outgoing=outgoing.fileno(),
         ip=int.from_bytes(socket.inet_aton(to[0]), "big"),
         port=to[1],
         most_segments=most_segments,
-        buffer=buffer.ctypes.data,
     )

@@ -1,17 +1,16 @@
 """How large an aggregator's memory is, where a block lies in it, and the memory itself."""
 
-import mmap
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from agents.aggregator.reserve import reserve
 from agents.wire import ELEMENT_BYTES, ELEMENT_DTYPE, Values
 from testbed.errors import InputError
 
 Slots = npt.NDArray[np.intp]
 
-_MAP_NORESERVE = 0x4000
 _LEAST_BURSTS = 8
 """A ring always has room to build and send from, however little is kept for resends."""
 
@@ -81,8 +80,7 @@ class Arena:
     """
 
     def __init__(self, rows: int, elements: int, dtype: np.dtype[Any] = ELEMENT_DTYPE) -> None:
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-        memory = mmap.mmap(-1, rows * elements * ELEMENT_BYTES, flags=flags)
+        memory = reserve(rows * elements * ELEMENT_BYTES)
         self.values: Values = np.frombuffer(memory, dtype).reshape(rows, elements)
         self.in_use = 0
         self.high_water = 0

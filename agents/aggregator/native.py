@@ -4,8 +4,8 @@ import ctypes
 import mmap
 import os
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any
 from weakref import WeakMethod
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from agents.aggregator.engine import EngineCounters, EngineSettings, Progress
 from agents.aggregator.memory import check_ways
+from agents.aggregator.reserve import reserve
 from agents.aggregator.ring import ResendRing
 from agents.aggregator.table import OpenBlock
 from agents.bursts import Bytes
@@ -22,6 +23,7 @@ from agents.native.layout import (
     NONE,
     ROW_DTYPE,
     SLOT_DTYPE,
+    VECTOR_BYTES,
     WANT_FUNCTION,
     EngineState,
     Policy,
@@ -35,7 +37,6 @@ from agents.records import EVENT_DTYPE, Recorder
 from agents.wire import ELEMENT_BYTES, Cause
 from testbed.errors import InputError
 
-_MAP_NORESERVE: Final = 0x4000
 _Bitmaps = npt.NDArray[np.uint64]
 
 
@@ -50,6 +51,9 @@ class NativeEngine:
         Where datagrams are built, and what sends all that wait there.
     recorder
         Gets an event for every run of blocks that is taken or leaves.
+    vectors
+        Lengths in bytes that the kernel may use for the usual buffer, best first; those that
+        the processor does not have are passed over. Without any, all goes the slow way.
 
     Raises
     ------
@@ -65,6 +69,8 @@ class NativeEngine:
         ring: ResendRing,
         send: Callable[[], None],
         recorder: Recorder,
+        *,
+        vectors: Sequence[int] = VECTOR_BYTES,
     ) -> None:
         check_ways(settings.slots, settings.ways)
         if settings.ordered and settings.memory_model != "hold":
@@ -78,12 +84,11 @@ class NativeEngine:
         self._failure: BaseException | None = None
         rows = settings.slots // settings.ways * settings.ways
         block_bytes = settings.layout.elements * ELEMENT_BYTES
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
         self._slots = np.zeros(rows, SLOT_DTYPE)
         self._arrays: dict[str, npt.NDArray[Any]] = {
             "slots": self._slots,
             "row": np.zeros(rows, ROW_DTYPE),
-            "memory": np.frombuffer(mmap.mmap(-1, rows * block_bytes, flags=flags), np.uint8),
+            "memory": np.frombuffer(reserve(rows * block_bytes), np.uint8),
             "free_rows": np.zeros(rows, np.uint32),
             "scratch": np.zeros(block_bytes, np.uint8),
             "ring": ring.memory,
@@ -93,6 +98,7 @@ class NativeEngine:
         self._live: dict[int, int] = {}
         self._bitmaps: dict[int, tuple[_Bitmaps, _Bitmaps]] = {}
         self._state = self._first_state(rows)
+        self._state.passes = next(filter(None, map(self._kernel.passes, vectors)), None)
         self._at = ctypes.byref(self._state)
 
     @property

@@ -4,15 +4,12 @@ Nothing is copied for the sake of recovery: a datagram is built in its row, goes
 out from there, and stays until ``rows`` later ones have been built.
 """
 
-import mmap
-
 import numpy as np
 import numpy.typing as npt
 
+from agents.aggregator.reserve import reserve
 from agents.wire import HEADER_BYTES
 from testbed.errors import InputError
-
-_MAP_NORESERVE = 0x4000
 
 
 class ResendRing:
@@ -51,8 +48,7 @@ class ResendRing:
             raise InputError(f"a resend ring of {rows} × {row_bytes} bytes holds no datagram")
         self.rows = rows
         self.row_bytes = row_bytes
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-        self._bytes = memoryview(mmap.mmap(-1, rows * row_bytes, flags=flags))
+        self._bytes = memoryview(reserve(rows * row_bytes))
         self.memory: npt.NDArray[np.uint8] = np.frombuffer(self._bytes, np.uint8).reshape(
             rows, row_bytes
         )

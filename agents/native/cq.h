@@ -93,6 +93,7 @@ struct cq_engine {
     uint8_t *memory;           /* rows × elements × 4 bytes */
     uint32_t *free_rows;       /* the first `freed` of `rows` are valid */
     uint8_t *scratch;          /* elements × 4 bytes */
+    const struct cq_pass *passes; /* of `run.c`; null: all goes by `receive.c` */
     struct cq_round live[CQ_LIVE_ROUNDS];
     uint64_t epoch_known;      /* by source, a bit each */
     uint32_t epoch_of[CQ_SOURCES];
@@ -137,14 +138,20 @@ static inline uint8_t *cq_row_elements(const struct cq_engine *e, uint32_t row)
 /* crc.c */
 CQ_EXPORT uint32_t cq_crc32c(uint32_t crc, const uint8_t *bytes, size_t count);
 uint32_t cq_datagram_crc(const uint8_t *datagram, size_t size);
-int cq_folds(void); /* whether `pass.c` can be used */
 
-/* pass.c: `count` bytes of elements, 256 or more. Each returns the checksum of datagram `p`. */
-uint32_t cq_pass_copy(uint8_t *out, const uint8_t *p, size_t count);
-uint32_t cq_pass_add(uint8_t *sums, const uint8_t *p, size_t count, const uint8_t *ahead,
-                     int *left);
-uint32_t cq_pass_sum(uint8_t *out, const uint8_t *header, const uint8_t *a, const uint8_t *p,
-                     size_t count, const uint8_t *ahead, uint32_t *crc_out, int *left);
+/* pass.h: with vectors of one length, and `count` bytes of elements, 256 or more. Each returns
+ * the checksum of datagram `p`. */
+struct cq_pass {
+    uint32_t (*copy)(uint8_t *out, const uint8_t *p, size_t count);
+    uint32_t (*add)(uint8_t *sums, const uint8_t *p, size_t count, const uint8_t *ahead,
+                    int *left);
+    uint32_t (*sum)(uint8_t *out, const uint8_t *header, const uint8_t *a, const uint8_t *p,
+                    size_t count, const uint8_t *ahead, uint32_t *crc_out, int *left);
+};
+extern const struct cq_pass cq_pass_wide, cq_pass_narrow;
+
+/* pass.c */
+CQ_EXPORT const struct cq_pass *cq_pass(uint32_t vector_bytes); /* null: it has no such ones */
 
 /* sums.c */
 void cq_keep(uint32_t dtype, uint8_t *to, const struct cq_part *part, uint32_t count);
@@ -204,19 +211,28 @@ void cq_count_run(struct cq_engine *e, struct cq_round *round, const uint8_t *fi
 CQ_EXPORT void cq_take(struct cq_engine *e, const uint8_t *buffer, uint32_t length,
                        uint32_t segment, int64_t now_ns);
 
+/* How many buffers one call of the system receives: they still fit the second cache, and more
+ * would save nothing. */
+enum { CQ_BATCH = 16 };
+
+/* A buffer that came: which one it is, its bytes, and those of each datagram but the last. */
+struct cq_received {
+    uint32_t buffer, length, segment;
+};
+
 /* Where datagrams come from and go to. */
 struct cq_sockets {
     int32_t in, out;
     uint32_t ip, port, most_segments; /* address in host order */
     uint32_t overflow;                /* datagrams lost because the socket was full */
     int32_t error;
-    uint32_t length, segment; /* of the buffer that is left to the caller */
-    uint32_t unused;
-    uint8_t *buffer; /* CQ_BUFFER_BYTES */
+    uint32_t count; /* of the buffers that are left to the caller */
+    struct cq_received received[CQ_BATCH];
+    uint8_t *buffers; /* CQ_BATCH × CQ_BUFFER_BYTES */
 };
 
-/* Why `cq_serve` came back: a buffer came when the time was over; nothing came for a while, or a signal did; a
- * call of the system failed. */
+/* Why `cq_serve` came back: buffers came when the time was over; nothing came for a while, or
+ * a signal did; a call of the system failed. */
 enum cq_served { CQ_DUE, CQ_IDLE, CQ_FAILED };
 
 /* serve.c */

@@ -35,7 +35,16 @@ static uint32_t by_table(uint32_t crc, const uint8_t *p, size_t n)
 }
 
 #ifdef __x86_64__
-#include "folding.h"
+#include <immintrin.h>
+
+static inline uint64_t word(const uint8_t *p)
+{
+    uint64_t value;
+    memcpy(&value, p, 8);
+    return value;
+}
+
+#define WITH_CRC __attribute__((target("sse4.2,pclmul")))
 
 /* The remainder of `crc` moved up by the bytes of which `power` is x^(8·bytes − 33) mod P,
  * bit-reversed: the product has one factor x more in this order of bits, and the instruction
@@ -81,39 +90,13 @@ WITH_CRC static uint32_t by_instruction(uint32_t crc, const uint8_t *p, size_t n
     return crc;
 }
 
-WITH_FOLDING static uint32_t by_folding(uint32_t crc, const uint8_t *p, size_t n)
-{
-    struct folds folds = folds_begin(crc, bytes_at(p), bytes_at(p + 32), bytes_at(p + 64),
-                                     bytes_at(p + 96));
-    for (p += 128, n -= 128; n >= 128; p += 128, n -= 128)
-        folds_next(&folds, bytes_at(p), bytes_at(p + 32), bytes_at(p + 64), bytes_at(p + 96));
-    __m256i rest = folds_end(&folds);
-    for (; n >= 32; p += 32, n -= 32)
-        rest = folded(rest, by_32(), bytes_at(p));
-    uint8_t last[32];
-    _mm256_storeu_si256((__m256i *)last, rest);
-    return by_instruction(by_instruction(0, last, sizeof last), p, n);
-}
-
-int cq_folds(void)
-{
-    return __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2");
-}
-
 static uint32_t update(uint32_t crc, const uint8_t *p, size_t n)
 {
-    if (n >= 256 && cq_folds())
-        return by_folding(crc, p, n);
     if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul"))
         return by_instruction(crc, p, n);
     return by_table(crc, p, n);
 }
 #else
-int cq_folds(void)
-{
-    return 0;
-}
-
 static uint32_t update(uint32_t crc, const uint8_t *p, size_t n)
 {
     return by_table(crc, p, n);

@@ -1,12 +1,14 @@
 """The structs of ``cq.h``, name by name, and the library's functions with their types."""
 
 import ctypes
+import mmap
 from enum import IntEnum
 from functools import cache
 from typing import Final
 
 import numpy as np
 
+from agents.bursts import Bytes
 from agents.native.build import ensure_kernel_library
 from agents.wire import HEADER_BYTES, MAX_SOURCES, Cause
 from testbed.compiled import load
@@ -17,6 +19,9 @@ _POINTER: Final = ctypes.c_void_p
 LIVE_ROUNDS: Final = 16
 NONE: Final = 0xFFFFFFFF
 LARGEST_BUFFER: Final = 1 << 16
+BATCH: Final = 16
+VECTOR_BYTES: Final = (64, 32)
+"""What `Kernel.passes` knows."""
 _MOST_DATAGRAMS: Final = LARGEST_BUFFER // HEADER_BYTES + 1
 
 
@@ -60,7 +65,7 @@ class Served(IntEnum):
     """``enum cq_served``: why `Kernel.serve` came back."""
 
     DUE = 0
-    """A buffer came when the time was over; it has not been taken."""
+    """Buffers came when the time was over; they have not been taken."""
     IDLE = 1
     """Nothing came for a while, or a signal did."""
     FAILED = 2
@@ -123,6 +128,7 @@ class EngineState(ctypes.Structure):
         *((name, _U32) for name in ("occupied", "high_water", "untouched", "freed")),
         *((name, _U32) for name in ("oldest", "newest")),
         *((name, _POINTER) for name in ("slots", "row", "memory", "free_rows", "scratch")),
+        ("passes", _POINTER),
         ("live", Round * LIVE_ROUNDS),
         ("epoch_known", _U64),
         ("epoch_of", _U32 * MAX_SOURCES),
@@ -140,16 +146,37 @@ class EngineState(ctypes.Structure):
     )
 
 
+class Received(ctypes.Structure):
+    """``struct cq_received``."""
+
+    _fields_ = tuple((name, _U32) for name in ("buffer", "length", "segment"))
+
+
 class Sockets(ctypes.Structure):
-    """``struct cq_sockets``."""
+    """``struct cq_sockets``, with its buffers."""
 
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("incoming", "outgoing")),
         *((name, _U32) for name in ("ip", "port", "most_segments", "overflow")),
         ("error", ctypes.c_int32),
-        *((name, _U32) for name in ("length", "segment", "unused")),
-        ("buffer", _POINTER),
+        ("count", _U32),
+        ("received", Received * BATCH),
+        ("buffers", _POINTER),
     )
+
+    def __init__(self, **fields: int) -> None:
+        super().__init__(**fields)
+        # Whole pages: the kernel copies faster to where a line of the cache begins.
+        memory = np.frombuffer(mmap.mmap(-1, BATCH * LARGEST_BUFFER), np.uint8)
+        self.memory = memory.reshape(BATCH, LARGEST_BUFFER)
+        self.buffers = self.memory.ctypes.data
+
+    def left(self) -> list[tuple[Bytes, int, int]]:
+        """The buffers that are left to the caller: each with its length and its segments'."""
+        return [
+            (self.memory[came.buffer], came.length, came.segment)
+            for came in self.received[: self.count]
+        ]
 
 
 class Kernel:
@@ -180,6 +207,9 @@ class Kernel:
         theirs, ours = library.cq_engine_bytes(), ctypes.sizeof(EngineState)
         if theirs != ours:
             raise MachineError(f"the compiled kernel's state has {theirs} bytes, ours {ours}")
+        self.passes = library.cq_pass
+        self.passes.argtypes = [_U32]
+        self.passes.restype = _POINTER
         self.crc32c = library.cq_crc32c
         self.crc32c_by_table = library.cq_crc32c_by_table
         for function in (self.crc32c, self.crc32c_by_table):

@@ -21,7 +21,7 @@ static int is_run(struct cq_engine *e, const uint8_t *buffer, uint32_t length, u
                   struct run *run)
 {
     if (e->dtype != CQ_I32 || e->holds || segment != e->row_bytes || length % segment
-        || segment < CQ_HEADER_BYTES + 256 || !length || !cq_folds())
+        || segment < CQ_HEADER_BYTES + 256 || !length || !e->passes)
         return 0;
     if (cq_fault(e, buffer, segment) >= 0)
         return 0;
@@ -59,7 +59,7 @@ static int store(struct cq_engine *e, const struct run *run, uint32_t block, con
                  struct cq_slot *slot, int64_t now_ns)
 {
     uint8_t *row = cq_row_elements(e, cq_free_row(e));
-    if (cq_pass_copy(row, p, e->row_bytes - CQ_HEADER_BYTES) != get32(p + AT_CRC))
+    if (e->passes->copy(row, p, e->row_bytes - CQ_HEADER_BYTES) != get32(p + AT_CRC))
         return 0;
     struct cq_part come = {.bitmap = run->bitmap, .flags = run->flags};
     note_taken(e, run, block);
@@ -76,7 +76,7 @@ static int add(struct cq_engine *e, const struct run *run, uint32_t block, const
     uint8_t *sums = cq_row_elements(e, slot->first_row);
     int left;
     uint32_t count = e->row_bytes - CQ_HEADER_BYTES;
-    if (cq_pass_add(sums, p, count, ahead(e, run, block), &left) != get32(p + AT_CRC)) {
+    if (e->passes->add(sums, p, count, ahead(e, run, block), &left) != get32(p + AT_CRC)) {
         cq_subtract(sums, elements, e->elements);
         return 0;
     }
@@ -100,7 +100,7 @@ static int complete(struct cq_engine *e, const struct run *run, uint32_t block, 
     cq_write_header(e, header, run->round, block, &sum, CQ_COMPLETE, now_ns);
     int left;
     uint32_t crc_out, count = e->row_bytes - CQ_HEADER_BYTES;
-    uint32_t crc = cq_pass_sum(payload, header, sum.elements, p, count, ahead(e, run, block),
+    uint32_t crc = e->passes->sum(payload, header, sum.elements, p, count, ahead(e, run, block),
                                &crc_out, &left);
     if (crc != get32(p + AT_CRC))
         return 0;

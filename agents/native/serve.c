@@ -71,20 +71,10 @@ static void want(struct cq_engine *e, int what)
         own->want(e, what);
 }
 
-/* Receive one buffer; its length, or -1. */
-static ssize_t receive(struct cq_sockets *s, uint32_t *segment, int *cut)
+/* What came with a buffer: the size of its datagrams, and how many have been lost. */
+static void read_control(struct cq_sockets *s, struct msghdr *message, uint32_t *segment)
 {
-    char control[CMSG_SPACE(sizeof(int)) * 2];
-    struct iovec into = {.iov_base = s->buffer, .iov_len = CQ_BUFFER_BYTES};
-    struct msghdr message = {
-        .msg_iov = &into, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control,
-    };
-    ssize_t length = recvmsg(s->in, &message, 0);
-    if (length < 0)
-        return -1;
-    *segment = length ? (uint32_t)length : 1;
-    *cut = message.msg_flags & MSG_TRUNC;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
         uint32_t value;
         memcpy(&value, CMSG_DATA(c), sizeof value);
         if (c->cmsg_level == UDP_LEVEL && c->cmsg_type == GRO_OPTION)
@@ -92,37 +82,65 @@ static ssize_t receive(struct cq_sockets *s, uint32_t *segment, int *cut)
         else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == OVERFLOW_OPTION)
             s->overflow = value;
     }
-    return length;
+}
+
+/* Wait for a buffer, and receive what else there is; what had to be cut is counted and dropped.
+ *
+ * Returns whether any came. */
+static int receive(struct cq_engine *e, struct cq_sockets *s)
+{
+    char control[CQ_BATCH][CMSG_SPACE(sizeof(int)) * 2];
+    struct iovec into[CQ_BATCH];
+    struct mmsghdr messages[CQ_BATCH];
+    for (int i = 0; i < CQ_BATCH; i++) {
+        into[i] = (struct iovec){s->buffers + (size_t)i * CQ_BUFFER_BYTES, CQ_BUFFER_BYTES};
+        messages[i].msg_hdr = (struct msghdr){
+            .msg_iov = &into[i], .msg_iovlen = 1,
+            .msg_control = control[i], .msg_controllen = sizeof control[i],
+        };
+    }
+    int came = recvmmsg(s->in, messages, CQ_BATCH, MSG_WAITFORONE, NULL);
+    s->count = 0;
+    for (int i = 0; i < came; i++) {
+        uint32_t length = messages[i].msg_len, segment = length ? length : 1;
+        read_control(s, &messages[i].msg_hdr, &segment);
+        if (messages[i].msg_hdr.msg_flags & MSG_TRUNC)
+            e->rejects[CQ_TRUNCATED]++;
+        else
+            s->received[s->count++] = (struct cq_received){(uint32_t)i, length, segment};
+    }
+    return came >= 0;
+}
+
+static void take(struct cq_engine *e, const struct cq_sockets *s, int64_t now_ns)
+{
+    for (const struct cq_received *r = s->received; r < s->received + s->count; r++) {
+        const uint8_t *buffer = s->buffers + (size_t)r->buffer * CQ_BUFFER_BYTES;
+        cq_take(e, buffer, r->length, r->segment, now_ns);
+        if (cq_next_timeout(e) <= now_ns)
+            cq_expire(e, now_ns);
+    }
 }
 
 /* See `cq_serve`. */
 static int serve(struct cq_engine *e, struct cq_sockets *s, int64_t until_ns)
 {
     for (;;) {
-        int cut;
-        ssize_t length = receive(s, &s->segment, &cut);
-        if (length < 0) {
+        if (!receive(e, s)) {
             s->error = errno;
             return errno == EAGAIN || errno == EINTR ? CQ_IDLE : CQ_FAILED;
         }
-        s->length = (uint32_t)length;
         int64_t now_ns = clock_ns();
-        if (cut) {
-            e->rejects[CQ_TRUNCATED]++;
-            continue;
-        }
-        if (now_ns >= until_ns)
+        if (s->count && now_ns >= until_ns)
             return CQ_DUE;
-        cq_take(e, s->buffer, s->length, s->segment, now_ns);
-        if (cq_next_timeout(e) <= now_ns)
-            cq_expire(e, now_ns);
+        take(e, s, now_ns);
         send_pending(e, s);
         if (s->error)
             return CQ_FAILED;
     }
 }
 
-/* Serve until `until_ns`: the buffer that came then is left to the caller. */
+/* Serve until `until_ns`: the buffers that came then are left to the caller. */
 int cq_serve(struct cq_engine *e, struct cq_sockets *s, int64_t until_ns)
 {
     struct serving own = {.sockets = s, .want = e->want, .wants = e->wants};

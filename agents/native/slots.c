@@ -12,7 +12,11 @@ static uint64_t mixed(uint64_t round, uint64_t block)
 
 static struct cq_slot *set_of(const struct cq_engine *e, uint32_t round, uint32_t block)
 {
-    uint32_t set = e->mixes ? (uint32_t)(mixed(round, block) % e->sets) : block % e->sets;
+    uint32_t set = block;
+    if (e->mixes)
+        set = (uint32_t)(mixed(round, block) % e->sets);
+    else if (block >= e->sets) /* dividing takes long */
+        set = block % e->sets;
     return e->slots + (size_t)set * e->ways;
 }
 

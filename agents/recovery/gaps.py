@@ -4,7 +4,7 @@ A pure state machine; numbers are unwrapped, times come from the caller. It is
 for one sequence: a sender that starts anew needs a new tracker.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -153,14 +153,12 @@ class GapTracker:
         """
         upcoming = unwrap(wire_next, self.next_seq) if self._begun else wire_next
         self._begun = True
-        if upcoming > self.next_seq:
-            self._miss(upcoming, now_ns)
-            self.next_seq = upcoming
-            self._bound()
+        self._miss(upcoming, now_ns)
+        self.next_seq = max(self.next_seq, upcoming)
+        self._bound()
         self._unasked.clear()
         for gap in self._gaps:
-            if not gap.tries and not gap.given_up:
-                self._make_due(gap, now_ns)
+            self._make_due(gap, now_ns)
         oldest = upcoming - (wire_next - wire_oldest) % WRAP
         return upcoming, self._give_up(self._gaps[0].first, oldest) if self._gaps else 0
 
@@ -228,16 +226,15 @@ class GapTracker:
     def _hurry(self, now_ns: int) -> None:
         """Make gaps due that enough newer datagrams have passed."""
         while self._unasked:
-            gap = self._unasked[0]
-            if self._received - gap.received_before < NEWER_DATAGRAMS:
+            if self._received - self._unasked[0].received_before < NEWER_DATAGRAMS:
                 return
-            self._unasked.popleft()
-            if gap.tries == 0 and not gap.given_up:
-                self._make_due(gap, now_ns)
+            self._make_due(self._unasked.popleft(), now_ns)
 
     def _make_due(self, gap: _Gap, now_ns: int) -> None:
-        gap.due_ns = min(gap.due_ns, now_ns)
-        self.due_ns = min(self.due_ns, now_ns)
+        """Let a gap be asked for now, unless it was already, or is given up."""
+        if not gap.tries and not gap.given_up:
+            gap.due_ns = min(gap.due_ns, now_ns)
+            self.due_ns = min(self.due_ns, now_ns)
 
     def _close(self, first: int, end: int, now_ns: int) -> list[Range]:
         """Take the missing ones of first … end − 1 off the list; returns them."""
@@ -283,24 +280,20 @@ class GapTracker:
 
     def _cut(self, first: int, end: int) -> list[_Gap]:
         """The gaps within first … end − 1, after cutting those that reach beyond."""
-        at = max(0, bisect_right(self._gaps, first, key=lambda gap: gap.first) - 1)
-        inside: list[_Gap] = []
-        while at < len(self._gaps) and self._gaps[at].first < end:
-            gap = self._gaps[at]
-            if gap.first < first < gap.end:
-                self._split(gap, first)
-            elif gap.first >= first:
-                if gap.end > end:
-                    self._split(gap, end)
-                inside.append(gap)
-            at += 1
-        return inside
+        for edge in (first, end):
+            at = self._place(edge) - 1
+            if at >= 0 and self._gaps[at].end > edge:
+                self._split(self._gaps[at], edge)
+        return self._gaps[self._place(first) : self._place(end)]
+
+    def _place(self, seq: int) -> int:
+        """Where the first gap is that begins with a number, or beyond."""
+        return bisect_left(self._gaps, seq, key=lambda gap: gap.first)
 
     def _split(self, gap: _Gap, at: int) -> None:
         """Cut a gap in two; the upper part becomes a gap of its own."""
         upper = replace(gap, first=at)
         gap.end = at
-        where = bisect_right(self._gaps, gap.first, key=lambda other: other.first)
-        self._gaps.insert(where, upper)
+        self._gaps.insert(self._place(at), upper)
         if not upper.tries:
             self._unasked.append(upper)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from agents.aggregator.engine import Engine, EngineSettings, ReferenceEngine
 from agents.aggregator.native import NativeEngine
 from agents.aggregator.ring import ResendRing
 from agents.bursts import Packer
-from agents.native.layout import LIVE_ROUNDS, Kernel
+from agents.native.layout import LIVE_ROUNDS, VECTOR_BYTES, Kernel
 from agents.records import Recorder
 from agents.wire import (
     HEADER_BYTES,
@@ -158,9 +159,11 @@ class Traffic:
         return values
 
 
-def compare(own: EngineSettings, seed: int, steps: int, ring_rows: int) -> Bench:
+def compare(
+    own: EngineSettings, seed: int, steps: int, ring_rows: int, make: Make = NativeEngine
+) -> Bench:
     """Let both engines take the same; check that nothing tells them apart."""
-    native = Bench.of(NativeEngine, own, ring_rows)
+    native = Bench.of(make, own, ring_rows)
     reference = Bench.of(ReferenceEngine, own, ring_rows)
     traffic, now_ns = Traffic(seed, own), own.start_ns
     for _ in range(steps):
@@ -209,12 +212,18 @@ def test_both_engines_do_the_same(
 
 
 @settings(deadline=None, max_examples=100)
-@given(TABLES, st.sampled_from([(64, 64), (95, 95), (131, 7), (352, 352)]), st.integers(0, 2**32))
+@given(
+    TABLES,
+    st.sampled_from([(64, 64), (95, 95), (131, 7), (352, 352)]),
+    st.sampled_from([*VECTOR_BYTES, None]),
+    st.integers(0, 2**32),
+)
 def test_both_engines_do_the_same_in_the_fast_way(
-    table: dict[str, Any], shape: tuple[int, int], seed: int
+    table: dict[str, Any], shape: tuple[int, int], vector: int | None, seed: int
 ) -> None:
     table |= {"dtype": DType.I32, "memory_model": "accumulate"}
-    compare(run_settings(shape, **table), seed, 60, 16)
+    make = partial(NativeEngine, vectors=() if vector is None else (vector,))
+    compare(run_settings(shape, **table), seed, 60, 16, make)
 
 
 @settings(deadline=None, max_examples=50)

@@ -8,10 +8,17 @@ import pytest
 from agents.bursts import parse, runs
 from agents.wire import PacketType
 from benchmarks.aggregator import compare, soak
-from benchmarks.aggregator_load import JOB_ID, Shape, Streams, datagram_elements, segments
-from benchmarks.aggregator_side import KINDS
+from benchmarks.aggregator_load import (
+    JOB_ID,
+    Shape,
+    Streams,
+    datagram_elements,
+    order,
+    segments,
+)
+from benchmarks.aggregator_side import KINDS, take_whole
 
-SHAPE = Shape(size=1400, senders=3, blocks=100, lag=1)
+SHAPE = Shape(size=1400, senders=3, blocks=92, lag=1)
 
 
 def test_the_streams_of_every_round_are_valid() -> None:
@@ -37,10 +44,17 @@ def test_the_streams_of_every_round_are_valid() -> None:
 def test_shapes() -> None:
     assert (segments(1400), segments(8900), segments(100)) == (46, 7, 64)
     assert (datagram_elements(1400), datagram_elements(8900)) == (336, 2211)
-    assert SHAPE.held_blocks == 100
+    assert SHAPE.held_blocks == 92
     assert Shape(8900, 3, 1000, 2).held_blocks == 5 * 7
     with pytest.raises(ValueError, match="1401"):
         datagram_elements(1401)
+
+
+def test_a_round_is_sent_in_whole_and_each_sender_lags() -> None:
+    sent = list(order(bursts=3, senders=2, lag=2))
+    assert sent == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert list(order(bursts=2, senders=2, lag=1)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert sorted(order(4, 3, 1)) == [(sender, index) for sender in range(3) for index in range(4)]
 
 
 def test_every_engine_takes_the_load_and_sends_true_sums() -> None:
@@ -53,9 +67,20 @@ def test_every_engine_takes_the_load_and_sends_true_sums() -> None:
         assert row["ratio_to_bound"] > 0
 
 
+def test_what_is_lost_on_the_way_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="2 of 3 of a round have come"):
+        take_whole(lambda: None, lambda: 2, 3, longest_s=0.0)
+
+
+def test_a_round_that_comes_late_is_waited_for() -> None:
+    came: list[int] = []
+    take_whole(lambda: came.append(1), lambda: len(came), 3)
+    assert len(came) == 3
+
+
 def test_a_soak_tells_time_and_memory() -> None:
     told = soak(SHAPE, 0.3)
     assert told["rounds"] > 0
-    assert told["datagrams"] >= told["rounds"] * 300
+    assert told["datagrams"] == told["rounds"] * SHAPE.datagrams
     assert told["ns_per_datagram_first"] > 0
     assert set(told) >= {"time_growth", "memory_growth_bytes"}

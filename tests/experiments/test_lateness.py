@@ -12,6 +12,7 @@ from experiments.lateness import Lateness, check_lateness, send_lateness
 from experiments.report import print_summary
 from experiments.results import amend_manifest
 from experiments.rundata import load_run
+from experiments.runtime import read_runtime
 from experiments.verdict import Promise
 
 SOUND = Promise(feasible=True)
@@ -101,3 +102,15 @@ def test_who_sent_nothing_is_not_late(tmp_path: Path) -> None:
     for path in (run_dir / "raw").glob("island-*.bin"):
         path.write_bytes(b"")
     assert send_lateness(load_run(run_dir)) is None
+
+
+@pytest.mark.parametrize(
+    ("clock", "built_s", "lead_s"),
+    [("real", 5.0, 10.0), ("real", 68.0, 68.0), ("virtual", 68.0, 10.0)],
+)
+def test_a_machine_that_builds_slowly_gets_more_time(
+    tmp_path: Path, clock: str, built_s: float, lead_s: float
+) -> None:
+    run_dir = make_run(tmp_path, triangle_plan(), Faults(clock=clock, runtime={"lead_s": 10.0}))
+    runtime = read_runtime(run_dir / "runtime.json")
+    assert runtime.after_building_for(built_s).lead_s == lead_s

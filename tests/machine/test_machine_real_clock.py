@@ -55,7 +55,7 @@ def test_the_verdict_stands_with_its_figures(proof, summary) -> None:
     assert f"verdict  {summary['verdict']}" in printed
     assert (status == 0) == (summary["verdict"] != "FAIL")
     assert (summary["reasons"] == []) == (summary["verdict"] == "PASS")
-    assert summary["send_lateness"]["bursts"] > 0
+    assert summary["send_lateness"]["bursts"] > 0, summary["reasons"]
     assert "sends late p50/p99/max" in printed
     assert summary["rtt_max_error_us"] > 0  # real time is never exact
     if summary["send_lateness"]["p99_ms"] > 20:
