@@ -64,9 +64,16 @@ def with_training(plan: Plan, config: ExperimentConfig) -> Plan:
     return plan.model_copy(update={"training": training, "round_interval_ms": interval_ms})
 
 
+def spacing_planned_ms(plan: Plan) -> float:
+    """Time between the starts of two synchronisations by a plan; 0 if there is only one."""
+    if plan.collective is None:
+        return plan.round_interval_ms
+    return 0.0 if plan.training is None else plan.training.spacing_ms(plan.collective.time_ms)
+
+
 def step_planned_ms(plan: Plan) -> float:
-    """Time of a step by a plan of streams; 0 if nothing is computed."""
+    """Time of a step by a plan; 0 if nothing is computed."""
     training = plan.training
     if training is None:
         return 0.0
-    return training.compute_ms if training.loop == "local" else plan.round_interval_ms
+    return training.compute_ms if training.loop == "local" else spacing_planned_ms(plan)
