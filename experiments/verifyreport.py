@@ -17,8 +17,8 @@ from testbed.progress import Step
 
 _TEXT_COLUMNS = ("link",)
 _LEGEND = (
-    "mean, p99: delay beyond that asked for, in µs, and jitter; burst, long: rate beyond that\n"
-    "asked for, in %, of a burst and sustained; late: packets that came after a later one"
+    "mean, p99, jitter: µs of delay beyond that asked for; burst, long: % of rate\n"
+    "beyond that asked for, at once and sustained; late: came after a later packet"
 )
 
 
@@ -51,7 +51,7 @@ def print_verification(made: Verification, console: Console | None = None) -> No
         table.add_row(*row.values())
     console.print(table)
     console.print(_LEGEND, style="dim")
-    console.print(f"packets  {_packets(fidelity.links)}")
+    console.print(f"packets  {_packets(fidelity.links)}", soft_wrap=True)
     summary = made.as_dict()
     rtt = number(summary["rtt_max_error_us"], ".3f")
     console.print(f"paths    {len(fidelity.paths)}, RTT off by {rtt} µs at most")
