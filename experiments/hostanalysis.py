@@ -11,7 +11,7 @@ from agents.operands import chunk_layout
 from agents.records import Kind
 from experiments.conservation import Conservation
 from experiments.hostresumption import check_takeovers, known_before, resumptions
-from experiments.hostrun import HostRun, load_host_run
+from experiments.hostrun import NS_PER_MS, HostRun, load_host_run
 from experiments.network_record import measured_loads
 from experiments.replanner import replan_again
 from experiments.results import (
@@ -41,7 +41,6 @@ from experiments.verdict import (
 from testbed.findings import Finding, judge, reasons
 from testbed.paths import give_to_caller
 
-NS_PER_MS = 1_000_000
 DEFAULT_TOLERANCE_PERCENT = 1.0
 """How far the measured time may lie from the schedule's."""
 

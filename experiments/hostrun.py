@@ -15,21 +15,14 @@ from controller.plan import Plan, read_plan
 from controller.training import unroll
 from experiments.incarnations import FaultRecord, read_faults
 from experiments.network_record import NetworkRecord, read_network
-from experiments.results import (
-    read_json,
-)
+from experiments.results import read_json
 from experiments.runtime import Runtime, read_runtime
-from experiments.sumanalysis import (
-    Aggregators,
-    read_aggregators,
-)
+from experiments.sumanalysis import Aggregators, read_aggregators
 from experiments.takeovers import TakeoverRecord, read_takeovers
 from experiments.trust import Trust, read_trust
 from testbed.errors import InputError
 
 NS_PER_MS = 1_000_000
-DEFAULT_TOLERANCE_PERCENT = 1.0
-"""How far the measured time may lie from the schedule's."""
 
 
 @dataclass(frozen=True)
