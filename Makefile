@@ -2,7 +2,8 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help variables setup doctor experiment prove-real reproduce plan optimize compare loss
-.PHONY: collective compare-collectives sync-sgd bench-aggregator bench-collectives bench-identity
+.PHONY: collective compare-collectives compare-failures sync-sgd bench-resynthesis
+.PHONY: bench-aggregator bench-collectives bench-identity
 .PHONY: bench-scale fuzz kills compare-uftp test lint clean distclean fault-matrix verify
 .PHONY: bench-fidelity
 .NOTPARALLEL:
@@ -15,7 +16,8 @@ export SCHEDULE CLOCK MEMORY MULTICAST AGGREGATION ROUNDS PAYLOAD SCALE SEED TOP
 export RUN FORMAT BUDGET DATAGRAMS TIMES COLLECTIVE ALGORITHM MODEL CHUNKS ROOT RELEASE
 # These by way of --set.
 SETTINGS := WAYS COLLISION HASH MEMORY_MODEL DTYPE ORDERED ENGINE RESEND_MS REPAIR \
-	COMPUTE_MS LOOP LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US LIMITS
+	COMPUTE_MS LOOP LOSS_PERCENT LOSS_BURST DUPLICATE_PERCENT REORDER_PERCENT LINK_JITTER_US \
+	LIMITS REPLAN_MS
 export $(SETTINGS)
 # What every command has, then what some have.
 COMMON_OPTIONS = \
@@ -52,6 +54,8 @@ LOSS_OPTIONS = $${SCHEDULE:+--schedule "$$SCHEDULE"} $${MEMORY:+--memory "$$MEMO
 	$(FORCE_OPTION) $(QUICK_OPTION)
 COMPARE_COLLECTIVES_OPTIONS = $(COMMON_OPTIONS) $(SEED_OPTION) $(FORMAT_OPTION) $(QUICK_OPTION) \
 	$${CHUNKS:+--chunks "$$CHUNKS"}
+COMPARE_FAILURES_OPTIONS = $${SCHEDULE:+--schedule "$$SCHEDULE"} $(COMPARE_COLLECTIVES_OPTIONS) \
+	$(SETTING_OPTIONS)
 SYNC_SGD_OPTIONS = $(COMPARE_COLLECTIVES_OPTIONS) $${COMPUTE_MS:+--set "COMPUTE_MS=$$COMPUTE_MS"}
 COLLECTIVE_OPTIONS = \
 	$${TOPOLOGY:+--topology "$$TOPOLOGY"} $${COLLECTIVE:+--collective "$$COLLECTIVE"} \
@@ -89,6 +93,8 @@ make collective   schedule an all-reduce, all-gather, … on any topology; print
 make compare-collectives  run all-reduce by each algorithm, between hosts and by sums in the
                   network, and by Open MPI; one table and a plot
 make sync-sgd     compute and synchronise in turns, by each way to do it; one table and a plot
+make compare-failures  run an all-reduce once for each link, which fails at half the time
+make bench-resynthesis  plan the same without packets: times, and what planning anew takes
 make bench-collectives  measure the synthesiser against published figures
 make bench-identity  run one experiment again and again, idle and under load; compare traces
 make bench-scale  measure how a run grows with cities and with the emulated rate
@@ -124,6 +130,7 @@ Variables, e.g. `make experiment SCHEDULE=pairs MEMORY=32GB`:
   MODEL        of links: pipelined, or occupancy as in the published synthesiser
   CHUNKS       pieces of the payload; 0 chooses
   RELEASE      planned, data: hosts send at the schedule's times, or as soon as they can
+  REPLAN_MS    when links fail: time that planning anew is given, in ms
   ROOT         of broadcast and reduce: name of a worker
   FORMAT       of doctor, plan, optimize, compare, collective: table, or json: one object on the last line
   FORMAT       of verify, plan, optimize, compare, collective: table, or json: one object on
@@ -217,6 +224,12 @@ collective: setup
 
 compare-collectives: setup
 	$(in_environment) run experiments.cli compare-collectives $(COMPARE_COLLECTIVES_OPTIONS)
+
+compare-failures: setup
+	$(in_environment) run experiments.cli compare-failures $(COMPARE_FAILURES_OPTIONS)
+
+bench-resynthesis: setup
+	$(in_environment) run benchmarks.resynthesis
 
 sync-sgd: setup
 	$(in_environment) run experiments.cli sync-sgd $(SYNC_SGD_OPTIONS)

@@ -9,27 +9,23 @@ start is measured.
 import time
 from collections import Counter
 
-from agents.bursts import Packer, parse, runs
-from agents.context import NS_PER_MS, AgentContext, run_agent
+from agents.bursts import parse, runs
+from agents.channel import Channel
+from agents.context import AgentContext, run_agent
 from agents.dependencies import Dependencies
 from agents.gpu import Gpu
 from agents.operands import Operands, chunk_layout
-from agents.pacing import Burst, burst_schedule
+from agents.orders import Message, Orders
 from agents.records import Kind, Recorder
 from agents.rounds import NEVER_NS
-from agents.sockets import (
-    BurstReceiver,
-    BurstSender,
-    interface_index,
-    precise_timers,
-    udp_counters,
-)
-from agents.wire import PacketType, StreamLayout, datagram_bytes
+from agents.sockets import BurstReceiver, interface_index, precise_timers, udp_counters
+from agents.takeover import TakeOver, read_take_over
+from agents.wire import PacketType
 from controller.hostplan import HostPlan, HostStep
 from controller.training import unroll
+from testbed.errors import CliquenetError
 
 ROLE = "collective"
-_NS_PER_US = 1000
 
 
 def run_collective(ctx: AgentContext) -> int:
@@ -50,6 +46,7 @@ class Host:
             raise ValueError("the plan has no collective")
         self._ctx = ctx
         self._plan = ctx.plan.collective
+        self._paths = self._plan.paths
         training = ctx.plan.training
         self._chunks = self._plan.chunks * (training.syncs if training else 1)
         self._steps = Dependencies(unroll(self._plan, training, ctx.city))
@@ -65,26 +62,48 @@ class Host:
         self._everybody = (1 << len(ctx.plan.topology.codes)) - 1
         self._drops: Counter[str] = Counter()
         self._done_ns: int | None = None
+        self._orders = Orders(ctx.orders) if ctx.orders is not None else None
+        self._ordered_end = self._orders is None
+        self._told_done = False
+        self._zero_ns = ctx.start_ns
+        self._next: TakeOver | None = None
+        self._next_steps = Dependencies(())
+        # Transfers of which what still comes is to be thrown away.
+        self._abandoned: set[int] = set()
 
     def run(self) -> None:
         """Send and receive until all steps are done or the deadline has come."""
         precise_timers()
-        channel, steps = self._channel, self._steps
+        channel = self._channel
         deadline_ns = self._ctx.deadline_ns
         now_ns = time.monotonic_ns()
-        while now_ns < deadline_ns and not steps.done:
+        while now_ns < deadline_ns and not (self._steps.done and self._ordered_end):
+            self._tell_done()
             compute_ns = self._compute(now_ns)
-            if channel.idle and (step := steps.next_send()):
+            if channel.idle and (step := self._steps.next_send()):
                 channel.begin(step, now_ns)
             if now_ns >= channel.due_ns:
-                if channel.send(now_ns):
-                    self._carry_out(steps.sent(), now_ns)
-                continue
-            if self._receiver.wait(min(channel.due_ns, compute_ns, deadline_ns) - now_ns):
-                now_ns = time.monotonic_ns()
-                self._receive(now_ns)
+                orphaned = channel.orphaned
+                if channel.send(now_ns) and not orphaned:
+                    self._carry_out(self._steps.sent(), now_ns)
+            elif self._take_over_is_due(now_ns):
+                self._take_over(now_ns)
+            else:
+                next_ns = min(channel.due_ns, compute_ns, self._next_ns(now_ns))
+                self._wait(min(next_ns, deadline_ns) - now_ns)
             now_ns = time.monotonic_ns()
         self._write()
+
+    def _wait(self, timeout_ns: int) -> None:
+        """Sleep until the time is over, or something has come; then take it in."""
+        others = () if self._orders is None else (self._orders,)
+        came = self._receiver.wait(timeout_ns, *others)
+        now_ns = time.monotonic_ns()
+        if self._receiver in came:
+            self._receive(now_ns)
+        if self._orders is not None and self._orders in came:
+            for order in self._orders.receive():
+                self._obey(order)
 
     def _receive(self, now_ns: int) -> None:
         """Take in one buffer of datagrams, and carry out what it completes."""
@@ -99,9 +118,14 @@ class Host:
             rejects=self._drops,
         )
         for run in (run for batch in batches for run in runs(batch)):
-            step = self._steps.expects(run.round)
-            if step is None or self._plan.paths[step.path].src != run.src:
-                self._drops["transfer"] += len(run.values)
+            step, paths = self._steps.expects(run.round), self._paths
+            # Others may have taken over a moment earlier.
+            early = step is None and self._next is not None
+            if early and self._next is not None:
+                step, paths = self._next_steps.expects(run.round), self._next.paths
+            if step is None or paths[step.path].src != run.src:
+                why = "abandoned" if run.round in self._abandoned else "transfer"
+                self._drops[why] += len(run.values)
                 continue
             if self._sums and run.bitmap != self._everybody:
                 self._drops["partial sum"] += len(run.values)
@@ -119,7 +143,7 @@ class Host:
                 len(run.values),
                 0,
             )
-            if self._operands.complete(step.transfer):
+            if not early and self._operands.complete(step.transfer):
                 self._carry_out(self._steps.arrived(step.transfer), now_ns)
 
     def _compute(self, now_ns: int) -> int:
@@ -136,6 +160,74 @@ class Host:
             self._operands.apply(step.transfer, step.chunk, adds=step.kind == "reduce")
             self._done_ns = now_ns - self._ctx.start_ns
         self._effects += len(effects)
+
+    def _obey(self, order: Message) -> None:
+        """Do what the run asks for; see `agents.orders`."""
+        orders = self._orders
+        if orders is None:
+            return
+        match order["order"]:
+            case "report":
+                orders.send(reply="report", applied=sorted(self._steps.applied))
+            case "narrow":
+                dropped = set(order["dropped"])
+                self._channel.cancel(dropped)
+                applied = self._steps.drop(dropped)
+                self._abandoned |= dropped
+                orders.send(reply="narrow", applied=sorted(applied))
+            case "take-over":
+                self._next = read_take_over(order)
+                self._next_steps = Dependencies(self._next.steps)
+            case "finish":
+                self._ordered_end = True
+            case unknown:
+                raise CliquenetError(f"the run sent an unknown order: {unknown}")
+
+    def _tell_done(self) -> None:
+        """Tell the run once that all steps are done."""
+        if self._orders is not None and self._steps.done and not self._told_done:
+            self._told_done = True
+            self._orders.send(reply="done", zero_ns=self._zero_ns)
+
+    def _next_ns(self, now_ns: int) -> int:
+        """When the next schedule takes over, if that is still to come."""
+        return self._next.zero_ns if self._next and self._next.zero_ns > now_ns else NEVER_NS
+
+    def _take_over_is_due(self, now_ns: int) -> bool:
+        """Whether it is time, and what still belongs to the old schedule has begun."""
+        if self._next is None or now_ns < self._next.zero_ns:
+            return False
+        return self._steps.sends_left <= (not self._channel.idle and not self._channel.orphaned)
+
+    def _take_over(self, now_ns: int) -> None:
+        """Go on by the next schedule, from the state that it was made for.
+
+        Raises
+        ------
+        CliquenetError
+            The state is another one.
+        """
+        new, self._next = self._next, None
+        if new is None:
+            raise ValueError("no schedule is to take over")
+        old, applied = self._steps, self._steps.applied
+        self._steps = self._next_steps
+        coming = self._steps.arrives_here()
+        missing, surplus = new.arrived - applied, applied - new.arrived - new.flying
+        if missing or surplus:
+            raise CliquenetError(
+                f"a schedule takes over from another state: transfers {sorted(missing)} have not "
+                f"arrived, {sorted(surplus)} have"
+            )
+        self._abandoned |= old.arrives_here() - applied - coming
+        self._channel.take_over(new.paths, new.zero_ns)
+        self._paths, self._zero_ns, self._told_done = new.paths, new.zero_ns, False
+        self._operands.begin_again(new.origins, coming)
+        for transfer in sorted(coming & applied):
+            self._steps.arrived(transfer)  # it took effect under the old schedule
+        for transfer in sorted(coming - applied):
+            if self._operands.complete(transfer):
+                self._carry_out(self._steps.arrived(transfer), now_ns)
 
     def _write(self) -> None:
         ctx = self._ctx
@@ -169,108 +261,3 @@ def _receiver(ctx: AgentContext, plan: HostPlan) -> BurstReceiver:
     receiver = BurstReceiver(("", port), interface=interface_index(f"{ctx.code}-i"), idle_ns=0)
     receiver.join([ctx.addresses.group(0, plan.hub)])
     return receiver
-
-
-class Channel:
-    """The sending side: one transfer after the other, each paced, over sockets that stay open.
-
-    Attributes
-    ----------
-    due_ns
-        CLOCK_MONOTONIC time of the next burst; `NEVER_NS` while no transfer is on its way.
-    datagrams, wire_bytes
-        What has left.
-    """
-
-    def __init__(
-        self,
-        ctx: AgentContext,
-        plan: HostPlan,
-        layout: StreamLayout,
-        operands: Operands,
-        recorder: Recorder,
-    ) -> None:
-        self.due_ns = NEVER_NS
-        self.datagrams = self.wire_bytes = 0
-        self._ctx, self._plan, self._layout = ctx, plan, layout
-        self._operands, self._recorder = operands, recorder
-        self._packer = Packer(
-            ctx.burst_datagrams,
-            layout.elements,
-            kind=PacketType.DATA,
-            job_id=ctx.job_id,
-            epoch=time.monotonic_ns() // NS_PER_MS & 0xFFFFFFFF,
-            src=ctx.city,
-        )
-        size = datagram_bytes(layout.elements)
-        own = (path for path in plan.paths if (path.src, path.starts_at) == (ctx.city, "island"))
-        tags = {path.tag for path in own}
-        self._sockets = {
-            tag: BurstSender(size, None, ctx.addresses.path(ctx.city, tag)) for tag in tags
-        }
-        self._step: HostStep | None = None
-        self._bursts: list[Burst] = []
-        self._next = 0
-        self._free_ns = ctx.start_ns
-
-    @property
-    def idle(self) -> bool:
-        """Whether no transfer is on its way."""
-        return self._step is None
-
-    def begin(self, step: HostStep, now_ns: int) -> None:
-        """Begin a transfer as soon as the one before it has left the link."""
-        scale = self._ctx.plan.scale
-        rate_gbps = self._plan.paths[step.path].rate_gbps / scale
-        begin_ns = max(now_ns, self._free_ns)
-        if self._plan.release == "planned":
-            begin_ns = max(begin_ns, self._ctx.start_ns + round(step.start_ms * NS_PER_MS))
-        self._free_ns = begin_ns + round(self._layout.wire_bytes * 8 / rate_gbps)
-        self._bursts = burst_schedule(
-            self._layout,
-            rate_gbps=rate_gbps,
-            offset_ns=begin_ns,
-            burst_datagrams=self._ctx.burst_datagrams,
-        )
-        self._step, self._next = step, 0
-        self.due_ns = self._bursts[0].due_ns
-        self._packer.address(round_index=step.transfer, clique=0, bitmap=1 << self._ctx.city)
-
-    def send(self, now_ns: int) -> bool:
-        """Send the burst that is due; returns whether it was the last one of its transfer."""
-        step, burst = self._step, self._bursts[self._next]
-        if step is None:
-            raise ValueError("no transfer is on its way")
-        ctx, path = self._ctx, self._plan.paths[step.path]
-        since_start_ns = now_ns - ctx.start_ns
-        rows = self._operands.rows(step.chunk, burst.block, burst.count)
-        self._packer.payload[: burst.count] = rows
-        last = self._layout.elements_of(burst.block + burst.count - 1)
-        packed = self._packer.seal(
-            burst.count, burst.block, self.datagrams, since_start_ns // _NS_PER_US, last
-        )
-        addresses = ctx.addresses
-        to = addresses.island if path.ends_at == "island" else addresses.aggregator
-        self._sockets[path.tag].send(packed, to(path.dst))
-        self._recorder.add(
-            since_start_ns,
-            step.transfer,
-            Kind.EMIT,
-            ctx.city,
-            burst.block,
-            burst.count,
-            burst.wire_bytes,
-        )
-        self.datagrams += burst.count
-        self.wire_bytes += burst.wire_bytes
-        self._next += 1
-        if self._next < len(self._bursts):
-            self.due_ns = self._bursts[self._next].due_ns
-            return False
-        self._step, self.due_ns = None, NEVER_NS
-        return True
-
-    def close(self) -> None:
-        """Close the sockets."""
-        for sender in self._sockets.values():
-            sender.close()

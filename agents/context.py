@@ -2,6 +2,7 @@
 
 import json
 import math
+import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -113,6 +114,8 @@ class AgentContext:
     status_socket
         Whether the aggregator answers on a Unix socket in ``out_dir``; beyond a
         virtual machine's border nobody could ask.
+    orders
+        The host's end of what the run tells it meanwhile (`agents.orders`), if it does.
     """
 
     plan: Plan
@@ -138,6 +141,7 @@ class AgentContext:
     slow: tuple[Slow, ...] = ()
     addresses: Addressing = field(default_factory=TestbedAddressing)
     status_socket: bool = False
+    orders: socket.socket | None = None
 
     def __post_init__(self) -> None:
         limit = burst_limit(self.layout.elements, self.layout.element_bytes)

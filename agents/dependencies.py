@@ -5,7 +5,7 @@ arrives takes effect as soon as it is complete and all steps that it waits for a
 order. Nobody looks at a clock, so that the schedule times itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from controller.hostplan import HostStep
 
@@ -17,6 +17,11 @@ class Dependencies:
     ----------
     steps
         The list; a step waits for earlier ones only.
+
+    Attributes
+    ----------
+    applied
+        Transfers that have arrived and taken effect.
     """
 
     def __init__(self, steps: Sequence[HostStep]) -> None:
@@ -33,6 +38,8 @@ class Dependencies:
         arriving = ((i, s) for i, s in enumerate(steps) if s.kind in ("receive", "reduce"))
         self._position = {step.transfer: position for position, step in arriving}
         self._came: set[int] = set()
+        self._dropped: frozenset[int] = frozenset()
+        self.applied: set[int] = set()
         self._left = len(steps)
 
     @property
@@ -46,18 +53,43 @@ class Dependencies:
         return self._left
 
     def expects(self, transfer: int) -> HostStep | None:
-        """The step that a transfer arrives for; None if it has arrived, or has no step here."""
+        """The step that a transfer arrives for; None if it came, was dropped, or has no step."""
         position = self._position.get(transfer)
-        if position is None or position in self._came:
+        if position is None or position in self._came or transfer in self._dropped:
             return None
         return self._steps[position]
 
     def next_send(self) -> HostStep | None:
         """The send whose turn it is; None while it waits for data, and after the last one."""
+        while self._next_send < len(self._sends):
+            if self._steps[self._sends[self._next_send]].transfer not in self._dropped:
+                break
+            self._next_send += 1
         if self._next_send == len(self._sends):
             return None
         position = self._sends[self._next_send]
         return self._steps[position] if self._waits[position] == 0 else None
+
+    @property
+    def sends_left(self) -> int:
+        """Number of sends that have not left and are not dropped."""
+        rest = self._sends[self._next_send :]
+        return sum(self._steps[position].transfer not in self._dropped for position in rest)
+
+    def arrives_here(self) -> frozenset[int]:
+        """Transfers that have a step here, other than sends."""
+        return frozenset(self._position)
+
+    def drop(self, transfers: Collection[int]) -> set[int]:
+        """Take transfers out that will not happen; what waits for them waits for ever.
+
+        Returns
+        -------
+        set of int
+            Those that have taken effect already.
+        """
+        self._dropped |= frozenset(transfers)
+        return self.applied & self._dropped
 
     def sent(self) -> list[HostStep]:
         """Take note that `next_send` has left; returns the arrivals that take effect now."""
@@ -92,6 +124,8 @@ class Dependencies:
         finished = [position]
         for one in finished:
             self._left -= 1
+            if self._steps[one].kind != "send":
+                self.applied.add(self._steps[one].transfer)
             for follower in self._followers[one]:
                 self._waits[follower] -= 1
                 if self._waits[follower] == 0 and follower in self._came:

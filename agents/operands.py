@@ -1,9 +1,12 @@
 """The numbers of a collective: each host's own, what arrives, and the true sums."""
 
+from collections.abc import Collection
+
 import numpy as np
 import numpy.typing as npt
 
 from agents.wire import Elements, StreamLayout, Values, stream_layout
+from controller.hostplan import NOTHING, OWN, WITH_OWN
 from testbed.errors import InputError
 
 _OPERAND_STREAM = 3
@@ -42,7 +45,7 @@ class Operands:
     """
 
     def __init__(self, seed: int, city: int, chunks: int, layout: StreamLayout) -> None:
-        self._seed = seed
+        self._seed, self._city = seed, city
         self._layout = layout
         own = [operand(seed, city, chunk, layout) for chunk in range(chunks)]
         self._values: npt.NDArray[np.int32] = np.stack(own)
@@ -51,6 +54,28 @@ class Operands:
     def rows(self, chunk: int, block: int, count: int) -> Elements:
         """Consecutive blocks of a chunk as it is now, shape (count, elements)."""
         return self._values[chunk, block : block + count]
+
+    def copy(self, chunk: int) -> Elements:
+        """A chunk as it is now, shape (blocks, elements), of its own."""
+        copied: Elements = self._values[chunk].copy()
+        return copied
+
+    def begin_again(self, origins: str, keep: Collection[int]) -> None:
+        """Begin chunks with what a schedule that takes over says.
+
+        Parameters
+        ----------
+        origins
+            A character per chunk; see `controller.hostplan.HOLD`.
+        keep
+            Transfers that still count; what has come of others is thrown away.
+        """
+        for chunk, origin in enumerate(origins):
+            if origin in (OWN, NOTHING):
+                self._values[chunk] = 0
+            if origin in (OWN, WITH_OWN):
+                self._values[chunk] += operand(self._seed, self._city, chunk, self._layout)
+        self._arriving = {t: kept for t, kept in self._arriving.items() if t in keep}
 
     def take(self, transfer: int, block: int, values: Values) -> str:
         """Keep blocks of a transfer; returns why they are refused, or nothing."""
@@ -69,7 +94,7 @@ class Operands:
 
     def complete(self, transfer: int) -> bool:
         """Whether all blocks of a transfer have come."""
-        return bool(self._arriving[transfer][1].all())
+        return transfer in self._arriving and bool(self._arriving[transfer][1].all())
 
     def apply(self, transfer: int, chunk: int, *, adds: bool) -> None:
         """Add a complete transfer to its chunk, or put it in its place."""

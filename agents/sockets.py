@@ -12,7 +12,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -115,6 +115,13 @@ class BurstSender:
         self._sock.close()
 
 
+class HasDescriptor(Protocol):
+    """What can be waited for."""
+
+    def fileno(self) -> int:
+        """Descriptor."""
+
+
 class BurstReceiver:
     """Receives what UDP_GRO has put together, into one buffer that is reused.
 
@@ -182,9 +189,7 @@ class BurstReceiver:
         """Descriptor."""
         return self._sock.fileno()
 
-    def wait(
-        self, timeout_ns: int, *others: "ControlSocket"
-    ) -> "list[BurstReceiver | ControlSocket]":
+    def wait(self, timeout_ns: int, *others: "HasDescriptor") -> "list[HasDescriptor]":
         """Sleep until something has arrived, here or at others, or the time is over.
 
         Returns those at which something has arrived.
@@ -195,7 +200,7 @@ class BurstReceiver:
         if timeout_ns > _LONG_WAIT_NS:
             timeout_ns -= timeout_ns // _EARLY_FRACTION
         timeout_s = max(0, timeout_ns) / 1e9
-        sockets: list[BurstReceiver | ControlSocket] = [self, *others]
+        sockets: list[HasDescriptor] = [self, *others]
         return select.select(sockets, [], [], timeout_s)[0]
 
     def receive(self, rejects: Counter[str]) -> tuple[int, int] | None:

@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 from controller.control_channel import ControlChannel
 from controller.framework import Framework
+from controller.hostplan import HostPath
 from controller.installer import BASE, Action, Change, Installer
 from controller.messages import barrier_request, openflow_messages
 from controller.plan import Plan
 from controller.ports import Ports
 from controller.routes import Routes
+from controller.rules import RuleSet, path_flows
 from controller.tables import Reading, requests
 from controller.timetable import Timetable
 from testbed.addressing import dpid
@@ -72,6 +74,9 @@ class Application:
         for command in self._channel.commands():
             if command["command"] == "stop":
                 return
+            if command["command"] == "paths":
+                self._add_paths(command)
+                continue
             self._times = Timetable(self._plan, command["start_ns"])
             self._framework.spawn(partial(self._follow_rounds, 0))
 
@@ -133,6 +138,12 @@ class Application:
             if self._on_link_down == "reroute":
                 self._reroute(self._ports.name(link))
 
+    def _add_paths(self, command: dict[str, Any]) -> None:
+        """Install paths beside what is there: like a round after the last one."""
+        paths = [HostPath.model_validate(path) for path in command["paths"]]
+        rules = RuleSet(flows=path_flows(self._plan.topology, paths))
+        self._installer.install(self._plan.rounds + command["set"], rules)
+
     def _reroute(self, link: str) -> None:
         """Give the live rounds, and single packets, ways around the links that are down."""
         installer, begun = self._installer, self._times.current(time.monotonic_ns())
@@ -179,7 +190,11 @@ class Application:
         datapath.send(bytes(data))
 
     def _report(self, round_index: int, action: Action) -> None:
-        self._channel.send("round", round=round_index, action=action.value)
+        added = round_index - self._plan.rounds
+        if added >= 0:
+            self._channel.send("paths", set=added, action=action.value)
+        else:
+            self._channel.send("round", round=round_index, action=action.value)
 
     def _is_current(self, datapath: Any) -> bool:
         return self._datapaths.get(datapath.id, self) is datapath

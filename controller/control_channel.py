@@ -1,8 +1,8 @@
 """JSON lines over a Unix stream socket: the controller's side of the conversation.
 
 The emulation listens, the controller connects. Controller to emulation: events
-``ready``, ``switch``, ``link``, ``reroute``, ``round``, ``late`` and ``error``.
-Emulation to controller: commands ``start`` and ``stop``.
+``ready``, ``switch``, ``link``, ``reroute``, ``round``, ``paths``, ``late`` and ``error``.
+Emulation to controller: commands ``start``, ``paths`` and ``stop``.
 """
 
 import json
@@ -66,13 +66,14 @@ def parse_command(line: bytes) -> dict[str, Any]:
     Raises
     ------
     InputError
-        It is not a JSON object with a known ``command``, or a start time is missing.
+        It is not a JSON object with a known ``command``, or what belongs to it is missing.
     """
     try:
         command = json.loads(line)
     except ValueError:
         command = None
     name = command.get("command") if isinstance(command, dict) else None
-    if name == "stop" or (name == "start" and isinstance(command.get("start_ns"), int)):
+    needed = {"stop": (), "start": ("start_ns",), "paths": ("set",)}.get(str(name))
+    if needed is not None and all(isinstance(command.get(key), int) for key in needed):
         return dict(command)
     raise InputError(f"the control channel got a line that is no command: {line[:80]!r}")

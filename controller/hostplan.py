@@ -11,6 +11,10 @@ Release = Literal["planned", "data"]
 start, so that links shared by several hosts serve one of them at a time; or as soon as its data
 is there. It never begins before its data is there and the send before it has left."""
 
+HOLD, OWN, NOTHING, WITH_OWN = "h", "o", "-", "+"
+"""What a host begins a chunk with that it took over in the middle: what it holds; only its own
+contribution, which it still has; nothing; what it holds, and its own contribution added to it."""
+
 
 Place = Literal["island", "aggregator"]
 """Which of a city's two hosts."""
@@ -68,7 +72,7 @@ class HostPlan(Frozen):
     payload_bytes: int = Field(gt=0)
     """Bytes on the wire that each host brings, headers included."""
     chunks: int = Field(ge=1)
-    time_ms: float = Field(gt=0)
+    time_ms: float = Field(ge=0)
     """By the schedule."""
     bound_ms: float = Field(gt=0)
     """Largest lower bound known for hosts that send, receive and add."""
@@ -76,6 +80,9 @@ class HostPlan(Frozen):
     paths: tuple[HostPath, ...]
     steps: tuple[tuple[HostStep, ...], ...]
     """By city index."""
+    origins: tuple[str, ...] = ()
+    """By city index, of a plan that takes over: what each chunk begins with, a character each:
+    see `HOLD`."""
     hub: int | None = None
     """City whose aggregator sends the sum of all islands' data to a multicast group; None where
     hosts alone add. Paths then lead up from islands to aggregators, from those to the next ones,

@@ -9,6 +9,7 @@ table-miss entry and no flooding.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from controller.hostplan import HostPath
 from controller.plan import Plan, Stream
 from controller.treehops import tree_hops
 from testbed.addressing import (
@@ -22,6 +23,7 @@ from testbed.addressing import (
     island_ip,
 )
 from testbed.errors import InputError
+from testbed.topology import Topology
 
 UNICAST_PRIORITY = 100
 PATH_PRIORITY = 150
@@ -93,19 +95,17 @@ def base_rules(plan: Plan) -> RuleSet:
             for ip, port in local.items():
                 output = port if onward is None else onward
                 flows.append(FlowRule(dpid(city), UNICAST_PRIORITY, ip, output_port=output))
-    return RuleSet(flows=(*flows, *path_flows(plan)))
+    paths = plan.collective.paths if plan.collective else ()
+    return RuleSet(flows=(*flows, *path_flows(topology, paths)))
 
 
-def path_flows(plan: Plan) -> tuple[FlowRule, ...]:
+def path_flows(topology: Topology, paths: Iterable[HostPath]) -> tuple[FlowRule, ...]:
     """Flows for the paths of a collective, which need not be the shortest ones.
 
     A path is known by sender, receiver and, of an island, the sender's UDP port, at every
     switch but the last one: from there the unicast flow leads to the host. Between two
     aggregators there is only one. What a hub sends to all islands has rules of a tree.
     """
-    if plan.collective is None:
-        return ()
-    topology = plan.topology
     address = {"island": island_ip, "aggregator": aggregator_ip}
     return tuple(
         FlowRule(
@@ -116,7 +116,7 @@ def path_flows(plan: Plan) -> tuple[FlowRule, ...]:
             ipv4_src=address[path.starts_at](path.src),
             udp_src=FIRST_PATH_UDP_PORT + path.tag if path.starts_at == "island" else None,
         )
-        for path in plan.collective.paths
+        for path in paths
         if not path.is_branch
         for edge in path.edges
     )

@@ -28,6 +28,7 @@ for _command in (
     comparisons.loss,
     plans.collective,
     comparisons.compare_collectives,
+    comparisons.compare_failures,
     comparisons.sync_sgd,
     runs.analyse,
     runs.plot,

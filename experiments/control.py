@@ -19,6 +19,10 @@ class ControlServer:
         All switches are connected, and the rules of round 0 are confirmed.
     confirmed_ns, removed_ns
         Round to the monotonic time at which its rules were first confirmed, or removed.
+    paths_ns
+        Set of paths that were added to the time at which they were confirmed.
+    on_link
+        Called with the name of a link, and whether it is up, when switches report it.
     reactions
         What it reported of links, of detours, of switches that came and went, and of
         rounds that began before all switches had their rules.
@@ -35,6 +39,8 @@ class ControlServer:
         self.ready = False
         self.confirmed_ns: dict[int, int] = {}
         self.removed_ns: dict[int, int] = {}
+        self.paths_ns: dict[int, int] = {}
+        self.on_link: Callable[[str, bool], None] = lambda link, up: None
         self.reactions: list[dict[str, Any]] = []
         supervisor.watch_file(self._listener.fileno(), self._accept)
 
@@ -82,7 +88,8 @@ class ControlServer:
             "ready": self._on_ready,
             "round": self._on_round,
             "switch": self.reactions.append,
-            "link": self.reactions.append,
+            "link": self._on_link,
+            "paths": self._on_paths,
             "reroute": self.reactions.append,
             "late": self.reactions.append,
             "error": self._on_error,
@@ -101,6 +108,14 @@ class ControlServer:
             self.reactions.append(message)
         else:
             times.setdefault(int(message["round"]), int(message["t_ns"]))
+
+    def _on_link(self, message: dict[str, Any]) -> None:
+        self.reactions.append(message)
+        self.on_link(str(message["link"]), message["state"] == "up")
+
+    def _on_paths(self, message: dict[str, Any]) -> None:
+        if message["action"] == "confirmed":
+            self.paths_ns[int(message["set"])] = int(message["t_ns"])
 
     def _on_error(self, message: dict[str, Any]) -> None:
         raise CliquenetError(f"controller: {message.get('message', 'unknown error')}")

@@ -10,9 +10,10 @@ import json
 import math
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controller.plan import Plan, read_plan
 from experiments.agenda import Agenda
@@ -24,11 +25,16 @@ from experiments.impairments import resolve
 from experiments.incarnations import FAULTS_FILE, REACTIONS_FILE
 from experiments.netfacts import network_facts
 from experiments.runtime import Runtime, read_runtime
+from experiments.takeovers import TAKEOVERS_FILE
 from testbed.errors import CliquenetError
 from testbed.fidelity import FIDELITY_FILE, measure, refuse
 from testbed.linktrial import FULL, SHORT
 from testbed.livelinks import LiveLinks
 from testbed.namespaces import isolate
+
+if TYPE_CHECKING:
+    from experiments.replanner import Replanner
+    from experiments.replanning import Replanning
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
@@ -86,6 +92,8 @@ def _run_and_record(
     _write_json(run_dir / "raw" / "network.json", facts)
     _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
     _write_json(run_dir / "raw" / REACTIONS_FILE, run.reactions())
+    if (takeovers := run.takeovers()) is not None:
+        _write_json(run_dir / "raw" / TAKEOVERS_FILE, takeovers)
 
 
 class Run:
@@ -103,6 +111,9 @@ class Run:
         self._controller = standing.controller
         self._tolerant = hits_control(runtime.events)
         self._mtu_bytes = runtime.mtu_bytes
+        self._replanner = _replanner(plan, runtime)
+        self._replanning: Replanning | None = None
+        self._replan_ms = runtime.replan_ms
         self._timeline: list[dict[str, Any]] = []
         self._faults = sorted(runtime.events, key=lambda fault: fault.at_ms)
         self._supervisor = supervisor = standing.supervisor
@@ -111,7 +122,10 @@ class Run:
         compute_s = 0 if plan.training is None else math.ceil(plan.training.compute_ms / 1000)
         whole_s = time.monotonic_ns() // NS_PER_S + compute_s
         self._start_ns = whole_s * NS_PER_S + round(runtime.lead_s * NS_PER_S)
-        self._fleet = Fleet(plan, runtime, run_dir, network, supervisor, self._start_ns)
+        self._fleet = Fleet(
+            *(plan, runtime, run_dir, network, supervisor, self._start_ns),
+            ordered=self._replanner is not None,
+        )
 
     def rounds(self, links: LiveLinks) -> int:
         """Run all rounds; returns the start of round 0 on the monotonic clock, in ns.
@@ -144,6 +158,18 @@ class Run:
             agenda=agenda,
             timeline=self._timeline,
         )
+        if self._replanner is not None:
+            from experiments.replanning import Replanning
+
+            self._replanning = Replanning(
+                *(plan, self._replanner, self._replan_ms),
+                fleet=fleet,
+                supervisor=self._supervisor,
+                control=self._control,
+                agenda=agenda,
+                links=links,
+            )
+            scene = replace(scene, reshaped=self._replanning.edges_changed)
         for fault in self._faults:
             at_ns = start_ns + round(fault.at_ms * NS_PER_MS)
             agenda.at(at_ns, partial(play, fault, scene))
@@ -167,6 +193,10 @@ class Run:
             if one["t_ns"] >= self._start_ns
         ]
 
+    def takeovers(self) -> list[dict[str, Any]] | None:
+        """What new schedules took over; ``None`` where no event could make it necessary."""
+        return None if self._replanning is None else self._replanning.records
+
     @property
     def _interval_ns(self) -> int:
         return round(self._plan.round_interval_ms * NS_PER_MS)
@@ -180,6 +210,16 @@ class Run:
         if index not in self._control.confirmed_ns and not self._tolerant:
             raise CliquenetError(f"the rules of round {index} were not confirmed when it started")
         stage("round", f"round {index + 1} of {self._plan.rounds}")
+
+
+def _replanner(plan: Plan, runtime: Runtime) -> "Replanner | None":
+    """What plans anew when links change; before the start, for compilation takes its time."""
+    if plan.collective is None or not runtime.events:
+        return None
+    # Takes scipy and numba to import: only who needs it waits for them.
+    from experiments.replanner import make_replanner
+
+    return make_replanner(plan, runtime)
 
 
 def _write_json(path: Path, value: object) -> None:

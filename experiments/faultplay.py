@@ -1,7 +1,7 @@
 """Makes the faults of a config happen: one handler per kind of `experiments.faults`."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -49,6 +49,8 @@ class Scene:
         The agents, the links, the controller, the switches, and what is to come.
     timeline
         Of each fault, what happened; see `experiments.incarnations.FaultRecord`.
+    reshaped
+        Called with the directions that have got another rate or delay.
     """
 
     topology: Topology
@@ -60,6 +62,7 @@ class Scene:
     network: Network
     agenda: Agenda
     timeline: list[Record] = field(default_factory=list)
+    reshaped: Callable[[Sequence[str]], None] = lambda names: None
 
     def after(self, delay_ms: float, action: Action) -> None:
         """Do something after a while."""
@@ -132,6 +135,7 @@ def _change(fault: LinkChange, scene: Scene, record: Record) -> None:
     names = fault.directions(scene.topology)
     record["happened_ns"] = scene.now_ns()
     scene.links.reshape({name: _reshaped(fault, scene, name) for name in names})
+    scene.reshaped(names)
     record["directions"] = list(names)
 
 

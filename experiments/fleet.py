@@ -1,8 +1,10 @@
 """The agents of a run: forked into their hosts, ended, started again."""
 
 import signal
+import socket
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -35,16 +37,20 @@ class Fleet:
         network: Network,
         supervisor: Supervisor,
         start_ns: int,
+        *,
+        ordered: bool = False,
     ) -> None:
         self._plan = plan
         self._runtime = runtime
         self._run_dir = run_dir
         self._network = network
         self._supervisor = supervisor
-        self._start_ns = start_ns
+        self.start_ns = start_ns
         # What runs on the island hosts; aggregators start before it.
         self._island = "island" if plan.collective is None else "collective"
         self._children: dict[tuple[str, str], Child] = {}
+        self._ordered = ordered
+        self.orders: dict[str, socket.socket] = {}
         self._lives: dict[tuple[str, str], int] = {}
         self._down: set[tuple[str, str]] = set()
 
@@ -64,9 +70,14 @@ class Fleet:
         city = self._plan.topology.index(code)
         host_of = self._network.island if role == self._island else self._network.aggregator
         log = self._run_dir / "log" / f"{role}-{code}.log"
-        pid = self._network.fork(
-            host_of(city), partial(MAINS[role], self._context(city, lives)), log
-        )
+        context = self._context(city, lives)
+        far = None
+        if self._ordered:
+            self.orders[code], far = socket.socketpair()
+            context = replace(context, orders=far)
+        pid = self._network.fork(host_of(city), partial(MAINS[role], context), log)
+        if far is not None:
+            far.close()
         child = self._supervisor.watch(adopt(f"{role} {code}", pid, log))
         if role == self._island:
             self._supervisor.expect_exit([child])
@@ -91,14 +102,9 @@ class Fleet:
         """Whether an agent has not ended."""
         return self._supervisor.alive([self._children[role, code]])
 
-    @property
-    def start_ns(self) -> int:
-        """Start of round 0 on the monotonic clock."""
-        return self._start_ns
-
     def since_start_ns(self) -> int:
         """The time, since the start of round 0."""
-        return time.monotonic_ns() - self._start_ns
+        return time.monotonic_ns() - self.start_ns
 
     @property
     def islands_run(self) -> bool:
@@ -129,7 +135,7 @@ class Fleet:
         return AgentContext(
             plan=self._plan,
             city=city,
-            start_ns=self._start_ns,
+            start_ns=self.start_ns,
             out_dir=self._run_dir / "raw",
             seed=runtime.seed,
             mtu_bytes=runtime.mtu_bytes,

@@ -1,45 +1,36 @@
 """A run of a collective between hosts: from its files to ``summary.json`` and tables."""
 
 import hashlib
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from agents.collective import ROLE
 from agents.operands import chunk_layout
-from agents.records import Kind, read_events
-from controller.hostplan import HostPlan, HostStep
-from controller.plan import Plan, read_plan
-from controller.training import unroll
+from agents.records import Kind
 from experiments.conservation import Conservation
-from experiments.network_record import NetworkRecord, measured_loads, read_network
+from experiments.hostresumption import check_takeovers, known_before, resumptions
+from experiments.hostrun import HostRun, load_host_run
+from experiments.network_record import measured_loads
+from experiments.replanner import replan_again
 from experiments.results import (
     amend_manifest,
     configured,
-    read_json,
     read_manifest,
     read_state,
     write_json,
 )
-from experiments.runtime import Runtime, read_runtime
 from experiments.sumanalysis import (
-    Aggregators,
     aggregator_drops,
     aggregator_entries,
     check_aggregators,
     count_datagrams,
-    read_aggregators,
     sum_copies,
     sum_streams,
 )
 from experiments.trainingfigures import check_training, measure_hosts, pace_ms, training_entries
 from experiments.trainingplan import spacing_planned_ms, step_planned_ms
-from experiments.trust import Trust, read_trust
 from experiments.verdict import (
     Promise,
     RoundTime,
@@ -47,71 +38,12 @@ from experiments.verdict import (
     check_shapers,
     check_times,
 )
-from testbed.errors import InputError
 from testbed.findings import Finding, judge, reasons
 from testbed.paths import give_to_caller
 
 NS_PER_MS = 1_000_000
 DEFAULT_TOLERANCE_PERCENT = 1.0
 """How far the measured time may lie from the schedule's."""
-
-
-@dataclass(frozen=True)
-class HostRun:
-    """The files of one run."""
-
-    run_dir: Path
-    plan: Plan
-    hosts: HostPlan
-    runtime: Runtime
-    network: NetworkRecord
-    trust: Trust
-    events: tuple[npt.NDArray[np.void], ...]
-    """By city index."""
-    counters: tuple[dict[str, Any], ...]
-    """By city index."""
-    aggregators: Aggregators
-    """Empty where hosts alone add."""
-
-    @cached_property
-    def steps(self) -> tuple[tuple[HostStep, ...], ...]:
-        """What each host did, all all-reduces; by city index."""
-        cities = range(len(self.plan.topology.codes))
-        return tuple(unroll(self.hosts, self.plan.training, city) for city in cities)
-
-    @property
-    def syncs(self) -> int:
-        """How many all-reduces there were."""
-        return 1 if self.plan.training is None else self.plan.training.syncs
-
-
-def load_host_run(run_dir: Path) -> HostRun:
-    """Read a run's folder.
-
-    Raises
-    ------
-    InputError
-        A file is missing or damaged: the run did not finish.
-    """
-    plan = read_plan(run_dir / "plan.json")
-    if plan.collective is None:
-        raise InputError(f"{run_dir.name} ran no collective")
-    raw = run_dir / "raw"
-    try:
-        events = tuple(read_events(raw / f"{ROLE}-{code}.bin") for code in plan.topology.codes)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read the records of {run_dir.name}: {error}") from error
-    return HostRun(
-        run_dir,
-        plan,
-        plan.collective,
-        read_runtime(run_dir / "runtime.json"),
-        read_network(raw / "network.json"),
-        read_trust(run_dir),
-        events,
-        tuple(read_json(raw / f"{ROLE}-{code}.json") for code in plan.topology.codes),
-        read_aggregators(raw, plan),
-    )
 
 
 def analyse_host_run(run_dir: Path) -> dict[str, Any]:
@@ -141,25 +73,35 @@ def analyse_host_run(run_dir: Path) -> dict[str, Any]:
 def transfer_table(run: HostRun) -> pd.DataFrame:
     """One row per transfer: planned and measured begin and end, in ms.
 
-    The measured end is that of its last datagram's arrival; missing if nothing came.
+    The measured end is that of its last datagram's arrival; missing if nothing came. Of those
+    that were given up for another schedule only what had begun is there.
     """
     codes = run.plan.topology.codes
     if run.hosts.hub is not None:
         return sum_streams(run.hosts, codes, run.events, run.aggregators)
+    given_up = {number for t in run.takeovers if t.taken for number in t.dropped}
     rows = [
         {
             "transfer": step.transfer,
             "sender": codes[city],
-            "receiver": codes[run.hosts.paths[step.path].dst],
+            "receiver": codes[plan.paths[step.path].dst],
             "chunk": step.chunk,
-            "planned_start_ms": step.start_ms,
-            "planned_end_ms": step.end_ms,
+            "path": step.path,
+            "planned_start_ms": zero_ms + step.start_ms,
+            "planned_end_ms": zero_ms + step.end_ms,
         }
-        for city, steps in enumerate(run.steps)
+        for zero_ms, plan, listed in run.all_steps
+        for city, steps in enumerate(listed)
         for step in steps
         if step.kind == "send"
     ]
-    adds = {s.transfer for steps in run.steps for s in steps if s.kind == "reduce"}
+    adds = {
+        s.transfer
+        for _, _, listed in run.all_steps
+        for steps in listed
+        for s in steps
+        if s.kind == "reduce"
+    }
     table = pd.DataFrame(rows).set_index("transfer").sort_index()
     table["adds"] = table.index.isin(adds)
     all_events = np.concatenate(run.events)
@@ -167,7 +109,8 @@ def transfer_table(run: HostRun) -> pd.DataFrame:
         found = all_events[all_events["kind"] == kind]
         at_ms = pd.Series(found["t_ns"] / NS_PER_MS)
         table[name] = at_ms.groupby(found["round"].astype(np.int64)).agg(pick)
-    return table.reset_index()
+    table["given_up"] = table.index.isin(given_up)
+    return table[~table["given_up"] | table["start_ms"].notna()].reset_index()
 
 
 def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
@@ -178,7 +121,9 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     trained = measure_hosts(plan.training, codes, run.events, done_ns)
     last_start_ms = (run.syncs - 1) * pace_ms(plan.training, trained, spacing_planned_ms(plan))
     measured_ms = max(done_ns) / NS_PER_MS - last_start_ms if complete else None
-    time = RoundTime(0, hosts.time_ms, measured_ms)
+    again = replan_again(plan, run.runtime, run.takeovers) if run.takeovers else []
+    zero_ms, last = run.plans[-1]
+    time = RoundTime(0, zero_ms + last.time_ms, measured_ms)
     exact = sum(counted["chunks_exact"] for counted in run.counters)
     expected = hosts.chunks * len(codes) * run.syncs
     sent = sum(counted["datagrams_out"] for counted in run.counters)
@@ -186,12 +131,14 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     came = sum(int(e["count"][e["kind"] == kind].sum()) for e in run.events)
     sent, came = count_datagrams(hosts, sent, came, run.aggregators)
     drops = _drops(run)
+    asked = _asked_drops(run)
+    unasked = {p: n - asked.get(p, 0) for p, n in drops.items() if n > asked.get(p, 0)}
     lost = max(0, sent - came - sum(drops.values()))
     conservation = Conservation(sent, came, drops, lost)
     limits = run.runtime.limits.at(run.runtime.clock)
-    links = link_loads(run)
+    links = link_loads(run, transfers)
     # Without the schedule's times links are shared, and the schedule promises nothing.
-    promise = Promise(feasible=hosts.release == "planned")
+    promise = Promise(feasible=hosts.release == "planned", wan=bool(run.faults))
     manifest = read_manifest(run.run_dir)
     tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
     trains = plan.training, trained, step_planned_ms(plan)
@@ -200,7 +147,8 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         *check_aggregators(run.aggregators, codes),
         *check_training(*trains, tolerance_percent),
         *(check_times([time], promise, tolerance_percent) if complete else ()),
-        *_check_losses(sent - came, drops),
+        *_check_losses(sent - came - sum(asked.values()), unasked),
+        *check_takeovers(run.takeovers, run.faults, again),
         *conservation.findings(limits),
         *check_shapers(run.network, plan, run.runtime.mtu_bytes),
         *run.trust.findings(limits),
@@ -220,7 +168,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "payload_bytes": hosts.payload_bytes,
         "chunks": hosts.chunks,
         "transfers": len(transfers),
-        "t_planned_ms": hosts.time_ms,
+        "t_planned_ms": time.planned_ms,
         "t_measured_ms": measured_ms,
         "t_error_percent": time.error_percent,
         "bound_ms": hosts.bound_ms,
@@ -241,6 +189,10 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         **aggregator_entries(hosts, codes, run.aggregators),
         "packets_sent": sent,
         "packets_lost": sent - came,
+        "packets_lost_as_asked": sum(asked.values()),
+        "undisturbed_ms": hosts.time_ms,
+        "takeovers": resumptions(run.takeovers, run.faults, transfers, again),
+        "known_before_ms": known_before(plan, hosts, run.runtime, run.faults),
         "drops": drops,
         **conservation.entries(),
         "links": links,
@@ -252,7 +204,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def link_loads(run: HostRun) -> list[dict[str, Any]]:
+def link_loads(run: HostRun, transfers: pd.DataFrame) -> list[dict[str, Any]]:
     """Planned and measured bytes of every directed link, and its use in the planned time."""
     plan, hosts = run.plan, run.hosts
     planned = np.zeros(len(plan.topology.edges))
@@ -260,9 +212,16 @@ def link_loads(run: HostRun) -> list[dict[str, Any]]:
     copies = [edge for step in sends for edge in hosts.paths[step.path].edges]
     # A chunk is cut to whole elements, which shows where chunks are small.
     layout = chunk_layout(hosts.chunk_bytes / plan.scale, run.runtime.mtu_bytes)
-    for edge in copies if hosts.hub is None else sum_copies(hosts):
+    if hosts.hub is not None:
+        copies = list(sum_copies(hosts))
+    elif run.takeovers:
+        paths = run.plans[-1][1].paths
+        used = transfers["path"][~transfers["given_up"]].tolist()
+        copies = [edge for path in used for edge in paths[path].edges]
+    for edge in copies:
         planned[edge] += layout.wire_bytes * plan.scale
-    return measured_loads(run.network, plan, planned, run.syncs * hosts.time_ms)
+    zero_ms, last = run.plans[-1]
+    return measured_loads(run.network, plan, planned, zero_ms + run.syncs * last.time_ms)
 
 
 def _check_hosts(run: HostRun, exact: int, expected: int) -> list[Finding]:
@@ -294,6 +253,16 @@ def _drops(run: HostRun) -> dict[str, int]:
         places |= {f"host {code}: {why}": count for why, count in counted["drops"].items()}
     places |= aggregator_drops(run.aggregators, run.plan.topology.codes)
     return {place: count for place, count in sorted(places.items()) if count}
+
+
+def _asked_drops(run: HostRun) -> dict[str, int]:
+    """Those of them at links that were down, and of transfers that another schedule gave up."""
+    places = {f"shaper {q.interface}": q.fault_drops for q in run.network.qdiscs}
+    places |= {
+        f"host {code}: abandoned": counted["drops"].get("abandoned", 0)
+        for code, counted in zip(run.plan.topology.codes, run.counters, strict=True)
+    }
+    return {place: count for place, count in places.items() if count}
 
 
 def _trace_sha256(run: HostRun) -> str:

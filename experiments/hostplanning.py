@@ -1,18 +1,14 @@
 """Plans an all-reduce of the islands' hosts: the schedule, and what each host does in it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-
-import numpy as np
 
 from agents.operands import chunk_layout
-from agents.wire import check_sources, elements_per_datagram, wire_bytes
+from agents.wire import check_sources
 from controller.collectives.bounds import find_bounds
 from controller.collectives.check import check_schedule
 from controller.collectives.choose import choose
-from controller.collectives.generators import cities
 from controller.collectives.hosts import ALL_REDUCE, host_plan
-from controller.collectives.network import Network
+from controller.collectives.resynthesis import changed
 from controller.collectives.sums import best_sum, sum_plan
 from controller.collectives.synthesis import Effort
 from controller.collectives.task import make_task
@@ -20,6 +16,8 @@ from controller.hostplan import HostPlan
 from controller.plan import Plan, Prediction, RoundPlan
 from controller.training import Training
 from experiments.config import COLLECTIVES, IN_NETWORK, ExperimentConfig
+from experiments.faults import LinkChange, LinkCut
+from experiments.hostnetwork import datagram_network
 from experiments.trainingplan import training_of
 from testbed.errors import InputError, UntrustedRunError
 from testbed.routing import route
@@ -33,7 +31,7 @@ _MEANINGLESS = (
     *("resend_ms", "repair", "fifo_datagrams", "burst_datagrams", "jitter_us"),
     "tolerance_percent",
     *("loss_percent", "loss_burst", "duplicate_percent", "reorder_percent", "link_jitter_us"),
-    *("impairments", "events"),
+    "impairments",
 )
 _OF_AGGREGATORS = ("engine", "fifo_datagrams")
 _OF_HOSTS = ("chunks", "model", "release", "events", "compute_ms")
@@ -55,6 +53,7 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
         The checker found a fault in the schedule.
     """
     _check_keys(config)
+    _check_events(config, topology)
     training = training_of(config)
     if training is not None and config.schedule == IN_NETWORK:
         raise InputError(
@@ -111,7 +110,7 @@ def _planned_ms(hosts: HostPlan, training: Training | None) -> float:
 
 
 def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
-    network = _with_datagrams(cities(topology), config)
+    network = datagram_network(topology, config.mtu_bytes, config.scale)
     task = make_task(network, ALL_REDUCE, config.payload_bytes, chunks=config.chunks)
     choice = choose(
         network,
@@ -130,7 +129,9 @@ def _plan_hosts(config: ExperimentConfig, topology: Topology) -> HostPlan:
 
 
 def _plan_sum(config: ExperimentConfig, topology: Topology) -> HostPlan:
-    network = _with_datagrams(cities(topology, multicast=True, aggregates=True), config)
+    network = datagram_network(
+        topology, config.mtu_bytes, config.scale, multicast=True, aggregates=True
+    )
     task = make_task(network, ALL_REDUCE, config.payload_bytes)
     tree, schedule = best_sum(network, task)
     _check_faults(config, check_schedule(schedule))
@@ -141,18 +142,6 @@ def _plan_sum(config: ExperimentConfig, topology: Topology) -> HostPlan:
 def _check_faults(config: ExperimentConfig, faults: Sequence[str]) -> None:
     if faults:
         raise UntrustedRunError(f"{config.schedule}: {faults[0]}")
-
-
-def _with_datagrams(network: Network, config: ExperimentConfig) -> Network:
-    """The network as datagrams see it: a switch takes each in whole before it sends it on.
-
-    A schedule that leaves this out is late by so much at every hop, and a chunk that comes late
-    loses its turn on a shared link.
-    """
-    datagram_bytes = wire_bytes(elements_per_datagram(config.mtu_bytes)) * config.scale
-    from_switch = ~np.isin(network.src, network.workers)
-    taken_ps = np.rint(from_switch * network.byte_ps * datagram_bytes).astype(np.int64)
-    return replace(network, latency_ps=network.latency_ps + taken_ps)
 
 
 def _check_keys(config: ExperimentConfig) -> None:
@@ -171,3 +160,37 @@ def _check_keys(config: ExperimentConfig) -> None:
                 f"{(field.alias or name).upper()} means nothing with SCHEDULE={config.schedule}: "
                 f"{why}; leave it out"
             )
+
+
+def _check_events(config: ExperimentConfig, topology: Topology) -> None:
+    """Refuse faults that hosts have no answer to: they begin anew only when links change."""
+    for fault in config.events:
+        if not isinstance(fault, LinkCut | LinkChange):
+            raise InputError(
+                f"EVENTS: {fault.event} means nothing with SCHEDULE={config.schedule}: hosts take "
+                "links that fail, return or change; use link-down, link-up or link-change"
+            )
+    if config.events and config.compute_ms is not None:
+        raise InputError("EVENTS mean nothing with COMPUTE_MS: hosts begin a single sum anew")
+    if config.events and config.release != "planned":
+        raise InputError(
+            "EVENTS need RELEASE=planned between hosts: a new schedule is made for the state that "
+            "the old one will have reached"
+        )
+    _check_connected(config, topology)
+
+
+def _check_connected(config: ExperimentConfig, topology: Topology) -> None:
+    """Refuse links that together cut a city off."""
+    network = datagram_network(topology, config.mtu_bytes, config.scale)
+    access = 2 * len(topology.cities)
+    cuts = (fault for fault in config.events if isinstance(fault, LinkCut))
+    down: set[int] = set()
+    for cut in sorted(cuts, key=lambda fault: fault.at_ms):
+        names = cut.directions(topology)
+        links = {access + e.index for e in topology.edges if f"{e.src}→{e.dst}" in names}
+        down = down | links if cut.event == "link-down" else down - links
+        try:
+            changed(network, dict.fromkeys(down, 0.0))
+        except InputError as error:
+            raise InputError(f"EVENTS: {cut.event} {cut.link}: {error}") from error

@@ -36,6 +36,12 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
     if link is not None:
         planned, carried = (format_bytes(link[f"bytes_{w}"]) for w in ("planned", "measured"))
         rows.append((f"busiest link {link['link']}", planned, carried))
+    rows += [row for one in summary["takeovers"] for row in _takeover_rows(one)]
+    known = summary["known_before_ms"]
+    if known is not None:
+        least = min(known.values())
+        over = None if measured is None else measured / least
+        rows.append(("had it known", f"{least:.2f} ms", f"{_known(over, '{:.3f}')} of it"))
     rows += network_rows(summary)
     rows.append(("network up", "", f"{summary['network_up_wall_s']:.1f} s wall"))
     return rows
@@ -43,3 +49,15 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 def _known(value: float | None, form: str) -> str:
     return "incomplete" if value is None else form.format(value)
+
+
+def _takeover_rows(one: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """What came of one event: when hosts went on, and what planning cost."""
+    name = one["event"] or "event"
+    if "taken_over_ms" not in one:
+        return [(name, f"{one['event_ms']:.2f} ms", one["outcome"])]
+    given, took = one["planning_charged_ms"], one["planning_cpu_ms"]
+    return [
+        (name, f"{one['event_ms']:.2f} ms", f"resumed after {one['time_to_resume_ms']:.2f} ms"),
+        ("planned anew", f"{given:g} ms given", _known(took, "{:.0f} ms CPU")),
+    ]

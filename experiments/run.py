@@ -22,7 +22,7 @@ from experiments.stages import StageFollower
 from experiments.trust import write_refusal
 from testbed.errors import CliquenetError, InfeasibleError, InputError, UntrustedRunError
 from testbed.health import HEALTH_FILE, watch_host
-from testbed.paths import give_to_caller
+from testbed.paths import cache_dir, give_to_caller
 from testbed.preflight import ASKED, Clock, choose_clock, require_root
 from testbed.virtualtime.boot import is_guest
 from testbed.virtualtime.kernel import ensure_kernel
@@ -191,10 +191,12 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         engine=config.engine,
         resend_ms=config.resend_ms if config.aggregation else 0.0,
         repair=config.repair,
+        replan_ms=config.replan_ms,
         impairments=config.lossy_links,
         events=config.events,
         lead_s=LEAD_S[clock] if config.lead_s is None else config.lead_s,
-        on_link_down=config.on_link_down,
+        # Hosts of a collective get other paths themselves; detours would meet those.
+        on_link_down="ignore" if plan.collective else config.on_link_down,
         on_fault=config.on_fault,
         limits=config.limits,
     )
@@ -248,6 +250,8 @@ def run_program(
                 cwd=ROOT,
                 wall_limit_s=config.wall_limit_s,
                 on_boot=partial(own, run_dir),
+                # What is compiled for planning is found there.
+                env={"CLIQUENET_CACHE": str(cache_dir())},
             ).status
         else:
             status = follower.run(command, cwd=ROOT, wall_limit_s=config.wall_limit_s)

@@ -33,6 +33,7 @@ class Runtime(Frozen):
     engine: EngineName = "native"
     resend_ms: float = 0.0
     repair: bool = False
+    replan_ms: float = 100.0
     impairments: tuple[LinkImpairment, ...] = ()
     events: tuple[Fault, ...] = ()
     lead_s: float = 2.0

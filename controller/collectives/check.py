@@ -3,15 +3,19 @@
 Causality: nobody sends what it does not hold yet. Exclusivity: a link carries one chunk at a
 time. Completeness: everybody ends with what the collective promises. Sums: every
 contribution is in each sum exactly once. Capability: only multicast nodes copy a stream to
-several links, only aggregating ones add streams up.
+several links, only aggregating ones add streams up. A schedule that takes over begins with
+what is held then, and shares the links with what is still on its way.
 """
 
 import heapq
+from collections.abc import Sequence
 
 import numpy as np
 
 from controller.collectives.network import PS_PER_US, Ints
 from controller.collectives.schedule import Schedule
+from controller.collectives.start import Start, busy_links, columns
+from controller.hostplan import HOLD, NOTHING, OWN, WITH_OWN
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -33,6 +37,8 @@ def check_schedule(schedule: Schedule) -> list[str]:
         return [*faults, "a send has a chunk that the collective does not have"]
     if schedule.task.reduces:
         return faults + _check_sums(schedule)
+    if schedule.start:
+        return [*faults, f"a {schedule.task.collective} takes over, which only sums do"]
     return faults + _check_copies(schedule)
 
 
@@ -96,6 +102,11 @@ def _route_fault(schedule: Schedule, route: int) -> str:
 
 def _check_links(schedule: Schedule) -> list[str]:
     link, begin, end, _ = schedule.occupied
+    flown = columns(busy_links(schedule.start))
+    link, begin, end = (
+        np.concatenate([sent, others])
+        for sent, others in zip((link, begin, end), flown, strict=True)
+    )
     order = np.lexsort((begin, link))
     link, begin, end = link[order], begin[order], end[order]
     clash = np.flatnonzero((link[1:] == link[:-1]) & (begin[1:] < end[:-1]))
@@ -158,9 +169,18 @@ def _check_sums(schedule: Schedule) -> list[str]:
     ):
         when = schedule.start_ps[send] + offset + (0 if kind else schedule.duration_ps[send])
         events += zip(when.tolist(), [kind] * len(send), send.tolist(), node.tolist(), strict=True)
-    heapq.heapify(events)
     value: dict[tuple[int, int], int] = {}
     chunks, adds = schedule.chunk.tolist(), schedule.adds.tolist()
+    if schedule.start:
+        for who, row in enumerate(schedule.start.held):
+            value.update({(who, chunk): held for chunk, held in enumerate(row)})
+    for number, flight in enumerate(schedule.start.flights if schedule.start else ()):
+        # Flights follow the sends in number; only their arrival is still to come.
+        chunks.append(flight.chunk)
+        adds.append(flight.adds)
+        pending[schedule.sends + number] = flight.content
+        events.append((flight.arrival_ps, 0, schedule.sends + number, flight.target))
+    heapq.heapify(events)
     while events:
         _, leaves, number, who = heapq.heappop(events)
         key = (who, chunks[number])
@@ -182,4 +202,27 @@ def _check_sums(schedule: Schedule) -> list[str]:
     for who, chunk in np.argwhere(task.ends(len(network.nodes))).tolist():
         if value.get((who, chunk), bit[who]) != everyone:
             return [f"the sum of chunk {chunk} at {network.nodes[who].name} is not complete"]
+    return []
+
+
+def check_start(start: Start, held: Sequence[Sequence[int]], workers: Sequence[int]) -> list[str]:
+    """Whether a start takes no more than workers have.
+
+    Parameters
+    ----------
+    start
+        What a schedule begins with.
+    held
+        What every node held before, contributions per node and chunk.
+    workers
+        Their node numbers.
+    """
+    own = {worker: 1 << i for i, worker in enumerate(workers)}
+    for node, origins in enumerate(start.origin):
+        for chunk, origin in enumerate(origins):
+            had, mine = held[node][chunk], own.get(node, 0)
+            can = {HOLD: had, OWN: mine, NOTHING: 0, WITH_OWN: had | mine}
+            twice = origin == WITH_OWN and had & mine
+            if twice or can.get(origin) != start.held[node][chunk]:
+                return [f"node {node} cannot begin chunk {chunk} with what the start says"]
     return []

@@ -1,7 +1,7 @@
 """The network that a collective runs on: nodes, and directed links with latency and rate."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -151,6 +151,26 @@ def make_network(name: str, nodes: Sequence[Node], links: Sequence[LinkSpec]) ->
     )
     _check_connected(network)
     return network
+
+
+def without_links(network: Network, links: Collection[int]) -> Network:
+    """The network without some links; the others get new numbers.
+
+    Raises
+    ------
+    InputError
+        Not every node reaches every other one then.
+    """
+    kept = np.setdiff1d(np.arange(network.links), list(links))
+    left = replace(
+        network,
+        src=network.src[kept],
+        dst=network.dst[kept],
+        latency_ps=network.latency_ps[kept],
+        byte_ps=network.byte_ps[kept],
+    )
+    _check_connected(left)
+    return left
 
 
 def _check_link(link: LinkSpec, nodes: Sequence[Node]) -> None:

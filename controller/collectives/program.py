@@ -25,7 +25,8 @@ class Step:
     kind
         What is done.
     transfer
-        Number of the send in the schedule; the same on both sides.
+        Number of the send in the schedule; the same on both sides. A schedule that takes over
+        counts on from the former one.
     peer
         Node number of the other side.
     chunk
@@ -45,7 +46,8 @@ def node_programs(schedule: Schedule) -> dict[int, tuple[Step, ...]]:
     """The steps of every worker, in the order of their planned times.
 
     A send waits for all that has arrived of its chunk by then. What arrives waits for the sends
-    of its chunk that still need the old value, and for what arrived before it.
+    of its chunk that still need the old value, and for what arrived before it. What is on its way
+    at the start of the schedule has an arrival only.
 
     Returns
     -------
@@ -64,31 +66,21 @@ def node_programs(schedule: Schedule) -> dict[int, tuple[Step, ...]]:
         raise InputError(
             f"{schedule.algorithm}: sends that the network copies or adds up are not steps of hosts"
         )
-    source, target = routes.source[schedule.route], routes.target[schedule.route]
     steps: dict[int, list[Step]] = {int(w): [] for w in schedule.network.workers}
     touched: dict[tuple[int, int], list[int]] = {}
-    for _, arrives, send in _moments(schedule):
-        node, peer = int(source[send]), int(target[send])
+    for _, leaves, position in schedule.moments:
+        transfer = schedule.transfers[position]
+        node, peer = transfer.source, transfer.target
         kind: Kind = "send"
-        if arrives:
+        if not leaves:
             node, peer = peer, node
-            kind = "reduce" if schedule.adds[send] else "receive"
+            kind = "reduce" if transfer.adds else "receive"
         mine = steps.setdefault(node, [])
-        chunk = int(schedule.chunk[send])
-        earlier = touched.setdefault((node, chunk), [])
+        earlier = touched.setdefault((node, transfer.chunk), [])
         after = _needed(mine, earlier, kind)
         earlier.append(len(mine))
-        mine.append(Step(kind, send, peer, chunk, after))
+        mine.append(Step(kind, transfer.transfer, peer, transfer.chunk, after))
     return {node: tuple(listed) for node, listed in steps.items()}
-
-
-def _moments(schedule: Schedule) -> list[tuple[int, int, int]]:
-    """Times at which values are read and written, in order; arrivals before sends."""
-    begin = zip(schedule.start_ps.tolist(), range(schedule.sends), strict=True)
-    end = zip(schedule.arrival_ps.tolist(), range(schedule.sends), strict=True)
-    moments = [(when, 0, send) for when, send in end]
-    moments += [(when, 1, send) for when, send in begin]
-    return [(when, 1 - leaves, send) for when, leaves, send in sorted(moments)]
 
 
 def _needed(mine: Sequence[Step], earlier: Sequence[int], kind: Kind) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from controller.collectives.network import PS_PER_US, Ints, Network
 from controller.collectives.routes import Routes, reverse_routes
+from controller.collectives.start import Flight, Hop, Start
 from controller.collectives.task import REVERSED, Task
 
 Model = Literal["pipelined", "occupancy"]
@@ -38,6 +39,8 @@ class Schedule:
         Of each send, shape (sends,).
     adds
         Whether the targets add what arrives to what they hold, instead of replacing it.
+    start
+        What it begins with, if it takes over from another one.
     """
 
     network: Network
@@ -49,6 +52,7 @@ class Schedule:
     chunk: Ints
     start_ps: Ints
     adds: npt.NDArray[np.bool_]
+    start: Start | None = None
 
     @property
     def sends(self) -> int:
@@ -69,7 +73,8 @@ class Schedule:
     @cached_property
     def time_ps(self) -> int:
         """When the collective is complete."""
-        return int(self.arrival_ps.max()) if self.sends else 0
+        flown_ps = self.start.last_arrival_ps if self.start else 0
+        return max(int(self.arrival_ps.max()) if self.sends else 0, flown_ps)
 
     @property
     def time_us(self) -> float:
@@ -91,6 +96,33 @@ class Schedule:
         if self.model == "occupancy":
             end = end + self.network.latency_ps[link]
         return link, begin, end, send
+
+    @cached_property
+    def transfers(self) -> tuple[Flight, ...]:
+        """What is still on its way at the start, then the sends, whose content is 0 here."""
+        hops: list[list[Hop]] = [[] for _ in range(self.sends)]
+        for link, begin, end, send in zip(*(a.tolist() for a in self.occupied), strict=True):
+            hops[send].append((link, begin, end))
+        source = self.routes.source[self.route].tolist()
+        target = self.routes.target[self.route].tolist()
+        chunk, adds = self.chunk.tolist(), self.adds.tolist()
+        first = self.start.first_transfer if self.start else 0
+        sends = (
+            Flight(first + i, source[i], target[i], chunk[i], adds[i], 0, when, tuple(hops[i]))
+            for i, when in enumerate(self.arrival_ps.tolist())
+        )
+        return (*(self.start.flights if self.start else ()), *sends)
+
+    @cached_property
+    def moments(self) -> list[tuple[int, bool, int]]:
+        """When values are written and read, in order, arrivals before sends of the same time.
+
+        Time, whether a value leaves, and the position in `transfers`.
+        """
+        flown = len(self.start.flights) if self.start else 0
+        moments = [(t.arrival_ps, False, i) for i, t in enumerate(self.transfers)]
+        moments += [(when, True, flown + i) for i, when in enumerate(self.start_ps.tolist())]
+        return sorted(moments)
 
 
 def chunk_times(routes: Routes, chunk_bytes: int) -> Ints:

@@ -15,7 +15,7 @@ from controller.collectives.composed import composed_schedule
 from controller.collectives.gathering import NO_DEADLINE, SYNTHESISED
 from controller.collectives.kernels.bits import pack
 from controller.collectives.kernels.lanes import Truths, arrange
-from controller.collectives.kernels.ported import ported
+from controller.collectives.kernels.ported import late_events, ported
 from controller.collectives.network import PS_PER_US, Ints, Network
 from controller.collectives.reducing import STYLES, Style
 from controller.collectives.routes import (
@@ -28,6 +28,7 @@ from controller.collectives.routes import (
     shortest_paths,
 )
 from controller.collectives.schedule import Model, Schedule, backwards, chunk_times
+from controller.collectives.start import columns
 from controller.collectives.synthesis import Effort, Synthesis, search
 from controller.collectives.task import REVERSED, Task
 
@@ -146,6 +147,8 @@ def ported_schedule(
         size,
         size + lanes.latency_ps,
         network.links,
+        columns([]),
+        late_events([]),
         (pack(start.full), pack(start.ready), pack(start.nearer), start.need, start.root),
         taken,
         np.arange(taken.shape[1] * 64) // len(task.workers) * (_WAVE if style.waves else 0),

@@ -15,6 +15,7 @@ from controller.collectives.routes import (
     shortest_paths,
 )
 from controller.collectives.schedule import Model, Schedule, chunk_times
+from controller.collectives.start import Start, busy_links, columns
 from controller.collectives.task import Task
 
 
@@ -62,9 +63,14 @@ def timed(
     chunk: Ints,
     adds: npt.NDArray[np.bool_],
     algorithm: str,
+    begin: Start | None = None,
 ) -> Schedule:
-    """Time sends in their order; see `time_sends`."""
+    """Time sends in their order; see `time_sends`. What flies at the start is waited for."""
     start = np.zeros(len(route), dtype=np.int64)
+    held = np.zeros((len(network.nodes), task.chunks), dtype=np.int64)
+    for flight in begin.flights if begin else ():
+        place = flight.target, flight.chunk
+        held[place] = max(held[place], flight.arrival_ps)
     occupancy = model == "occupancy"
     time_sends(
         (routes.sources.first, routes.sources.values, routes.source_ps),
@@ -73,12 +79,13 @@ def timed(
         network.latency_ps[routes.hops.values] * occupancy,
         chunk_times(routes, task.chunk_bytes),
         network.links,
-        np.zeros((len(network.nodes), task.chunks), dtype=np.int64),
+        columns(busy_links(begin)),
+        held,
         route.astype(np.int64),
         chunk.astype(np.int64),
         start,
     )
-    return Schedule(network, task, model, algorithm, routes, route, chunk, start, adds)
+    return Schedule(network, task, model, algorithm, routes, route, chunk, start, adds, begin)
 
 
 def retimed(schedule: Schedule, model: Model) -> Schedule:

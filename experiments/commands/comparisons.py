@@ -121,3 +121,26 @@ def sync_sgd(
     from experiments.plancommand import compare_training_and_show
 
     return compare_training_and_show(resolved, results, quick=quick, workers=jobs, as_json=as_json)
+
+
+def compare_failures(
+    context: typer.Context,
+    schedule: Text = None,
+    payload: Text = None,
+    scale: Text = None,
+    seed: Text = None,
+    topology: Text = None,
+    chunks: Text = None,
+    config: Config = None,
+    set_: Set = None,
+    quick: Quick = False,
+    jobs: Jobs = None,
+    format_: Format = "table",
+    results: Results = DEFAULT_RESULTS,
+) -> int:
+    """Run an all-reduce between hosts once for each link, which fails at half the time."""
+    as_json = is_json(format_)
+    resolved = resolved_config(context)
+    from experiments.plancommand import compare_failures_and_show
+
+    return compare_failures_and_show(resolved, results, quick=quick, workers=jobs, as_json=as_json)

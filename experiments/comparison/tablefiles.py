@@ -69,7 +69,7 @@ def print_cells(
     console
         Where to.
     """
-    table = new_table(title, brief.values(), ("schedule",))
+    table = new_table(title, brief.values(), ("schedule", "link"))
     for row in rows:
         table.add_row(*(row[heading] for heading in brief))
     console.print(table)

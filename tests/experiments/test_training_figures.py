@@ -11,7 +11,7 @@ from agents.records import EVENT_DTYPE, Kind
 from controller.plan import read_plan
 from controller.training import Training
 from experiments.analysis import analyse_run
-from experiments.config import identity
+from experiments.identity import identity
 from experiments.planning import plan_experiment
 from experiments.report import print_summary
 from experiments.sources import load_config

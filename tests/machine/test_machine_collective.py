@@ -75,3 +75,26 @@ def test_without_the_schedule_s_times_sums_are_as_exact(tmp_path: Path) -> None:
     summary = experiment(tmp_path, "--schedule", "ring", "--release", "data")
     assert summary["sums_exact"] is True
     assert summary["packets_lost"] == 0
+
+
+def test_a_link_fails_and_hosts_go_on_with_another_schedule(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "schedule: tacos\nchunks: 36\n"
+        "events:\n  - {at_ms: 150ms, event: link-down, link: nyc-lon}\n"
+    )
+    summary = experiment(tmp_path, "--config", str(config))
+    assert summary["sums_exact"] is True
+    (takeover,) = summary["takeovers"]
+    assert takeover["outcome"] == "taken over"
+    assert takeover["event"] == "link-down nyc-lon"
+    assert takeover["last_chunk_before_ms"] <= takeover["event_ms"] < takeover["noticed_ms"]
+    assert 110 <= takeover["time_to_resume_ms"] < 115
+    assert takeover["planning_cpu_ms"] > 0
+    assert summary["t_measured_ms"] == pytest.approx(takeover["finish_planned_ms"], rel=0.01)
+    assert summary["packets_lost"] == summary["packets_lost_as_asked"]
+    assert summary["known_before_ms"].keys() == {"from_start", "from_event"}
+    transfers = pd.read_parquet(tmp_path / summary["run_id"] / "events" / "transfers.parquet")
+    dead = transfers[transfers["given_up"]]
+    assert len(dead) == takeover["transfers_cut_off"]
+    assert transfers[~transfers["given_up"]]["end_ms"].notna().all()

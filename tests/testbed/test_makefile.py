@@ -32,6 +32,7 @@ USED = {
     "collective": {"TOPOLOGY", "COLLECTIVE", "ALGORITHM", "PAYLOAD", "MODEL", "CHUNKS", "ROOT"}
     | {"MULTICAST", "AGGREGATION", "SEED", "BUDGET", "FORMAT"},
     "compare-collectives": COMMON | {"SEED", "CHUNKS", "FORMAT", "QUICK"},
+    "compare-failures": COMMON | {"SCHEDULE", "SEED", "CHUNKS", "FORMAT", "QUICK"},
     "sync-sgd": COMMON | {"SEED", "CHUNKS", "FORMAT", "QUICK"},
     "compare": COMMON | {"ROUNDS", "TREES", "RATES", "SEED", "BUDGET", "FORMAT", "FORCE", "QUICK"},
 }
@@ -39,7 +40,7 @@ FLAGS = {"FORCE", "QUICK"}
 SETTINGS = (
     "WAYS", "COLLISION", "HASH", "MEMORY_MODEL", "DTYPE", "ORDERED", "ENGINE",
     "RESEND_MS", "REPAIR", "COMPUTE_MS", "LOOP", "LOSS_PERCENT", "LOSS_BURST", "DUPLICATE_PERCENT",
-    "REORDER_PERCENT", "LINK_JITTER_US",
+    "REORDER_PERCENT", "LINK_JITTER_US", "REPLAN_MS",
 )  # fmt: skip
 
 

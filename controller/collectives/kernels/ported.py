@@ -4,9 +4,11 @@ A send reserves every link of its path for the moment at which it gets there. A 
 not fit now is woken when it does. All-gather and its like are the case without sums.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from controller.collectives.kernels.bits import Words, random_step
+from controller.collectives.kernels.bits import Words, put, random_step
 from controller.collectives.kernels.compiled import helper, kernel
 from controller.collectives.kernels.gather import Sends
 from controller.collectives.kernels.joint import (
@@ -15,6 +17,7 @@ from controller.collectives.kernels.joint import (
     begin_turn,
     choose_chunk,
     drop_option,
+    report,
     split_choices,
 )
 from controller.collectives.kernels.lanes import (
@@ -24,12 +27,23 @@ from controller.collectives.kernels.lanes import (
     all_active,
     take_fewest,
     touch,
+    wake_onward,
 )
-from controller.collectives.kernels.timing import Ends, fits_from, reserve
+from controller.collectives.kernels.timing import Busy, Ends, fits_from, reserve, reserved_for
 from controller.collectives.network import Ints
 
 Heap = tuple[Ints, Ints, Ints]
 """Times, events, and in its only element how many there are."""
+Late = tuple[Ints, Ints, Ints, Truths]
+"""Node, chunk and time of what completes a node's value; whether it is then the final sum, or
+one for which the node's part of the sum has waited."""
+
+
+def late_events(rows: Sequence[tuple[int, int, int, bool]]) -> Late:
+    """Events as arrays."""
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    node, chunk, time = (table[:, column].copy() for column in range(3))
+    return node, chunk, time, table[:, 3] > 0
 
 
 @helper
@@ -93,6 +107,7 @@ def settle_ported(
     event: int,
     lanes: Lanes,
     flags: Flags,
+    late: Late,
     sends: Sends,
     adds: Truths,
     partials: Partials,
@@ -100,6 +115,14 @@ def settle_ported(
 ) -> None:
     """Let a sum or a copy arrive, or wake a lane."""
     total = len(sends[0])
+    if event >= total + len(woken):
+        i = event - total - len(woken)
+        if late[3][i]:
+            put(partials[0][late[0][i]], late[1][i])
+            wake_onward(lanes, flags, late[0][i])
+        else:
+            report(late[0][i], late[1][i], lanes, flags, partials)
+        return
     if event >= total:
         woken[event - total] = False
         touch(flags, event - total, lanes[1][event - total])
@@ -115,6 +138,8 @@ def ported(
     size: Ints,
     travel: Ints,
     links: int,
+    busy: Busy,
+    late: Late,
     partials: Partials,
     taken: Words,
     score: Ints,
@@ -135,24 +160,21 @@ def ported(
         Rows of links per lane; for how much longer than the transmission each is held.
     size, travel
         Transmission time of a chunk per lane, and time until it has arrived.
-    links
-        Number of links.
+    links, busy
+        Number of links, and what they carry from the beginning.
+    late
+        What arrives beside the sends.
     partials, taken, score, mode, deadline, seed, look, sends, adds
         See `joint`.
     """
     nodes, words = taken.shape
     total = len(sends[0])
     dice = np.array([seed], dtype=np.uint64)
-    events = total + len(size) + 1
+    events = total + len(size) + len(late[0]) + 1
     heap = (np.zeros(events, np.int64), np.zeros(events, np.int64), np.zeros(1, np.int64))
     uses = (total + 1) * (np.max(hops[0][1:] - hops[0][:-1]))
-    reserved = (
-        np.full(links, -1, dtype=np.int64),
-        np.zeros(uses, dtype=np.int64),
-        np.zeros(uses, dtype=np.int64),
-        np.zeros(uses, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-    )
+    least = int(np.min(size))
+    reserved = reserved_for(links, uses, busy, least)
     flags = all_active(len(size), nodes)
     woken = np.zeros(len(size), dtype=np.bool_)
     latest = deadline - travel
@@ -161,11 +183,13 @@ def ported(
     turns = np.zeros(nodes, dtype=np.int64)
     spare = np.zeros(words, dtype=np.uint64)
     full = partials[0]
-    least = int(np.min(size))
     age = score.copy()
     count = 0
     now = 0
     finish = 0
+    for i in range(len(late[0])):
+        push(heap, max(late[2][i], 0), total + len(size) + i)
+        finish = max(finish, late[2][i])
     while True:
         touches = begin_turn(flags, turns)
         turn = random_step(dice, max(touches, 1))
@@ -206,4 +230,4 @@ def ported(
             return -1
         now = heap[0][0]
         while heap[2][0] and heap[0][0] == now:
-            settle_ported(pop(heap), lanes, flags, sends, adds, partials, woken)
+            settle_ported(pop(heap), lanes, flags, late, sends, adds, partials, woken)

@@ -13,6 +13,8 @@ from controller.collectives.network import Ints
 Reserved = tuple[Ints, Ints, Ints, Ints, Ints]
 Ends = tuple[Ints, Ints, Ints]
 """Rows of routes: offsets of the rows, what is in them, its time offset."""
+Busy = tuple[Ints, Ints, Ints]
+"""Link, begin and end of intervals that are taken from the beginning."""
 
 
 @helper
@@ -73,6 +75,21 @@ def reserve(reserved: Reserved, link: int, time: int, length: int, least: int) -
         head[link] = new
 
 
+@helper
+def reserved_for(links: int, uses: int, busy: Busy, least: int) -> Reserved:
+    """Intervals of links, with those that are taken from the beginning."""
+    reserved = (
+        np.full(links, -1, dtype=np.int64),
+        np.zeros(uses + len(busy[0]), dtype=np.int64),
+        np.zeros(uses + len(busy[0]), dtype=np.int64),
+        np.zeros(uses + len(busy[0]), dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+    )
+    for i in range(len(busy[0])):
+        reserve(reserved, busy[0][i], busy[1][i], busy[2][i] - busy[1][i], least)
+    return reserved
+
+
 @kernel
 def time_sends(
     sources: Ends,
@@ -81,6 +98,7 @@ def time_sends(
     hop_extra: Ints,
     duration: Ints,
     links: int,
+    busy: Busy,
     held: Ints,
     route: Ints,
     chunk: Ints,
@@ -96,8 +114,8 @@ def time_sends(
         For how much longer than a chunk's transmission each hop is held.
     duration
         Transmission time per route.
-    links
-        Number of links.
+    links, busy
+        Number of links, and what they carry beside the sends.
     held
         From when on each node has each chunk's value, shape (nodes, chunks). Changed.
     route, chunk
@@ -108,14 +126,8 @@ def time_sends(
     uses = 0
     for i in range(len(route)):
         uses += hops[0][route[i] + 1] - hops[0][route[i]]
-    reserved = (
-        np.full(links, -1, dtype=np.int64),
-        np.zeros(uses, dtype=np.int64),
-        np.zeros(uses, dtype=np.int64),
-        np.zeros(uses, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-    )
     least = int(np.min(duration))
+    reserved = reserved_for(links, uses, busy, least)
     # A value may only change once all have left that earlier sends of the list take.
     read = np.full(held.shape, -1, dtype=np.int64)
     for i in range(len(route)):
