@@ -16,7 +16,8 @@ def training_of(config: ExperimentConfig, period: int = 1) -> Training | None:
         There is none, but a loop; or nothing to compute; or agents are to be ended in it.
     """
     if config.compute_ms is None:
-        if "loop" in config.model_fields_set:
+        # A manifest lists every key, with its default where none was given.
+        if config.loop != type(config).model_fields["loop"].default:
             raise InputError("LOOP means nothing where nothing is computed: set COMPUTE_MS")
         return None
     if config.compute_ms == 0:
