@@ -36,6 +36,7 @@ _BASIC = (
     "chunks",
     "model",
     "release",
+    "replan_ms",
     "compute_ms",
     "loop",
     "ways",

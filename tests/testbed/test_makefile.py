@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from experiments.cli import app
+from experiments.report import print_variables
 from experiments.sources import key_names
 
 ROOT = Path(__file__).parents[2]
@@ -119,8 +120,11 @@ def test_a_setting_of_the_table_or_the_last_hop_is_set(stub: Path, target: str) 
     assert passed[1::2] == [f"{name}=a {number}" for number, name in enumerate(SETTINGS)]
 
 
-def test_every_setting_is_a_key() -> None:
+def test_every_setting_is_a_key_and_is_listed_as_a_variable(capsys) -> None:
     assert {name.lower() for name in SETTINGS} <= set(key_names())
+    print_variables()
+    listed = [line.split()[:1] for line in capsys.readouterr().out.splitlines()]
+    assert [name for name in SETTINGS if [name] not in listed] == []
 
 
 @pytest.mark.parametrize(("target", "name"), [("experiment", "FORCE"), ("compare", "QUICK")])
