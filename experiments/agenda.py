@@ -15,6 +15,9 @@ _SLACK_NS = 60_000
 """A sleep may end later than asked by the timer slack of a process, 50 µs."""
 _EARLY_FRACTION = 256
 """Linux ends a wait on descriptors late by up to a thousandth of it; so ours end early."""
+_PRECISE_NS = 20 * NS_PER_MS
+"""Before an action nothing but its time is waited for: a wait on descriptors that is
+about as short as a tick of the kernel, 10 ms, may end a part of one late."""
 
 
 class Agenda:
@@ -50,8 +53,8 @@ class Agenda:
 
     def _wait(self, left_ns: int) -> None:
         """Wait for the supervisor's children, but never beyond the given time."""
-        whole_ms = (left_ns - left_ns // _EARLY_FRACTION) // NS_PER_MS
-        if whole_ms:
+        whole_ms = (left_ns - max(left_ns // _EARLY_FRACTION, _PRECISE_NS)) // NS_PER_MS
+        if whole_ms > 0:
             self._supervisor.step(whole_ms / 1000)
         elif left_ns > _SLACK_NS:
             time.sleep((left_ns - _SLACK_NS) / NS_PER_S)

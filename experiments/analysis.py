@@ -31,7 +31,7 @@ from experiments.trainingfigures import (
     HostTraining,
     check_training,
     last_sums_ns,
-    measure_host,
+    measure_hosts,
     pace_ms,
     training_entries,
 )
@@ -103,7 +103,7 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     limits = run.runtime.limits.at(run.runtime.clock)
     lossy = lossy_part(run, drops, legs)
     # Training decides by itself when to send.
-    lateness = send_lateness(run) if plan.training is None else None
+    lateness = send_lateness(run)
     manifest = read_manifest(run.run_dir)
     tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
     late_ms = configured(manifest, "late_ms", DEFAULT_LATE_MS)
@@ -217,17 +217,10 @@ def round_times(
 
 def train_islands(run: RunData) -> dict[str, HostTraining | None]:
     """Each island's training, by city code; empty without."""
-    training = run.plan.training
-    if training is None:
-        return {}
+    plan, codes = run.plan, run.plan.topology.codes
     events = run.trace.events[run.trace.events["role"] == ROLES.index("island")]
-    codes = run.plan.topology.codes
     each = [events[events["city"] == city] for city in range(len(codes))]
-    ends_ns = last_sums_ns(each)
-    return {
-        code: measure_host(one, training, end_ns, len(run.plan.period))
-        for code, one, end_ns in zip(codes, each, ends_ns, strict=True)
-    }
+    return measure_hosts(plan.training, codes, each, last_sums_ns(each), len(plan.period))
 
 
 def island_traffic(streams: pd.DataFrame, plan: Plan) -> dict[str, dict[str, float]]:

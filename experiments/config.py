@@ -1,7 +1,5 @@
 """One experiment: a frozen, validated config, and the run id that follows from it."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -29,8 +27,7 @@ from experiments.units import parse_bytes, parse_time_ms
 from testbed.errors import InputError, suggestion
 from testbed.impairment import Impairment
 from testbed.limits import Limits
-from testbed.topology import built_in_topologies, load_topology
-from testbed.yamlfile import read_yaml
+from testbed.topology import built_in_topologies
 
 NAMED_SCHEDULES = ("triangles", "pairs", "all-to-all", "regional")
 """Those of `controller.schedule`, which takes numpy to import; listing variables does not."""
@@ -58,20 +55,6 @@ time moves about a tenth of what virtual time takes its leisure for."""
 LEAD_S: Mapping[str, float] = MappingProxyType({"virtual": 2.0, "real": 10.0})
 """From the start of the agents to round 0, where the config says nothing. In virtual time
 they are ready at once; in real time each takes up to half a second of a slow machine."""
-
-_WITHOUT_EFFECT = (
-    *("force", "guest_memory_mb", "wall_limit_s", "lead_s"),
-    *("clock", "schedule", "topology"),
-)
-"""Keys that cannot change a result, and those that `identity` spells out itself."""
-
-_OF_COLLECTIVES = ("chunks", "model", "replan_ms")
-"""Keys that change nothing where streams are sent."""
-_OF_TRAINING = ("compute_ms", "loop")
-"""Keys that change nothing without training."""
-
-_OF_EVENTS = ("on_link_down", "on_fault")
-"""Keys that change nothing where nothing happens."""
 
 
 def _schedules() -> tuple[str, ...]:
@@ -295,30 +278,3 @@ class ExperimentConfig(BaseModel):
     def resolved(self) -> dict[str, object]:
         """Every key with its value, as a config file would hold it."""
         return {**self.model_dump(mode="json", by_alias=True), "memory_model": self.memory_use}
-
-
-def identity(config: ExperimentConfig) -> str:
-    """Canonical JSON of everything that can change a result.
-
-    Topology and schedule files enter with their content, not with their path or
-    their comments, so that the same experiment has the same id on any machine.
-    """
-    idle = set(_WITHOUT_EFFECT)
-    if config.compute_ms is None:
-        idle.update(_OF_TRAINING)
-    if config.schedule not in COLLECTIVES:
-        idle.update(_OF_COLLECTIVES if config.compute_ms else (*_OF_COLLECTIVES, "release"))
-    if not config.events:
-        idle.update(_OF_EVENTS)
-    values = {k: v for k, v in config.resolved().items() if k not in idle}
-    values["clock"] = config.clock
-    values["topology"] = load_topology(config.topology).model_dump(mode="json")
-    file = config.schedule_file
-    values["schedule"] = read_yaml(file).data if file else config.schedule
-    return json.dumps(values, sort_keys=True, separators=(",", ":"), default=str)
-
-
-def run_prefix(config: ExperimentConfig) -> str:
-    """``<schedule>-<8 hexadecimal digits>``: the run id without its repetition."""
-    digest = hashlib.sha256(identity(config).encode()).hexdigest()
-    return f"{config.schedule_name}-{digest[:8]}"

@@ -29,13 +29,8 @@ from experiments.sumanalysis import (
     sum_copies,
     sum_streams,
 )
-from experiments.trainingfigures import (
-    HostTraining,
-    check_training,
-    measure_host,
-    pace_ms,
-    training_entries,
-)
+from experiments.trainingfigures import check_training, measure_hosts, pace_ms, training_entries
+from experiments.trainingplan import spacing_planned_ms, step_planned_ms
 from experiments.verdict import (
     Promise,
     RoundTime,
@@ -122,8 +117,8 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     plan, hosts, codes = run.plan, run.hosts, run.plan.topology.codes
     done_ns = [counted["done_ns"] for counted in run.counters]
     complete = all(counted["complete"] for counted in run.counters)
-    trained = train_hosts(run)
-    last_start_ms = (run.syncs - 1) * pace_ms(plan.training, trained, run.spacing_ms)
+    trained = measure_hosts(plan.training, codes, run.events, done_ns)
+    last_start_ms = (run.syncs - 1) * pace_ms(plan.training, trained, spacing_planned_ms(plan))
     measured_ms = max(done_ns) / NS_PER_MS - last_start_ms if complete else None
     again = replan_again(plan, run.runtime, run.takeovers) if run.takeovers else []
     zero_ms, last = run.plans[-1]
@@ -145,7 +140,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     promise = Promise(feasible=hosts.release == "planned", wan=bool(run.faults))
     manifest = read_manifest(run.run_dir)
     tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
-    trains = plan.training, trained, run.step_planned_ms
+    trains = plan.training, trained, step_planned_ms(plan)
     findings = [
         *_check_hosts(run, exact, expected),
         *check_aggregators(run.aggregators, codes),
@@ -226,19 +221,6 @@ def link_loads(run: HostRun, transfers: pd.DataFrame) -> list[dict[str, Any]]:
         planned[edge] += layout.wire_bytes * plan.scale
     zero_ms, last = run.plans[-1]
     return measured_loads(run.network, plan, planned, zero_ms + run.syncs * last.time_ms)
-
-
-def train_hosts(run: HostRun) -> dict[str, HostTraining | None]:
-    """Each host's training, by city code; empty without."""
-    training = run.plan.training
-    if training is None:
-        return {}
-    return {
-        code: measure_host(events, training, counted["done_ns"])
-        for code, events, counted in zip(
-            run.plan.topology.codes, run.events, run.counters, strict=True
-        )
-    }
 
 
 def _check_hosts(run: HostRun, exact: int, expected: int) -> list[Finding]:

@@ -55,6 +55,11 @@ def plan_collective(config: ExperimentConfig, topology: Topology) -> Plan:
     _check_keys(config)
     _check_events(config, topology)
     training = training_of(config)
+    if training is not None and config.schedule == IN_NETWORK:
+        raise InputError(
+            f"COMPUTE_MS means nothing with SCHEDULE={IN_NETWORK}: the aggregators hold one sum; "
+            "leave it out"
+        )
     check_sources(len(topology.codes))
     plan_hosts = _plan_sum if config.schedule == IN_NETWORK else _plan_hosts
     hosts = plan_hosts(config, topology)

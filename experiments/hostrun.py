@@ -71,18 +71,6 @@ class HostRun:
         """How many all-reduces there were."""
         return 1 if self.plan.training is None else self.plan.training.syncs
 
-    @property
-    def spacing_ms(self) -> float:
-        """Time between the starts of two all-reduces by the plan."""
-        training = self.plan.training
-        return 0.0 if training is None else training.spacing_ms(self.hosts.time_ms)
-
-    @property
-    def step_planned_ms(self) -> float:
-        """Time of a step by the plan; 0 if nothing is computed."""
-        training = self.plan.training
-        return 0.0 if training is None else training.step_ms(self.hosts.time_ms)
-
 
 def load_host_run(run_dir: Path) -> HostRun:
     """Read a run's folder.

@@ -30,10 +30,13 @@ class Lateness:
 
 
 def send_lateness(run: RunData) -> Lateness | None:
-    """When bursts left, after they were due by the plan; None if none left.
+    """When bursts left, after they were due by the plan; None if none left, or none was due.
 
-    An island that was started again sends late by intention: leave such runs out.
+    Islands that send as soon as they have computed follow no times. One that was started
+    again sends late by intention: leave such runs out.
     """
+    if run.plan.training is not None and run.plan.training.release == "data":
+        return None
     emitted = run.trace.of(Kind.EMIT)
     late: list[npt.NDArray[np.float64]] = []
     for k in range(run.plan.rounds):

@@ -15,14 +15,15 @@ from experiments.comparison.collective_rows import CollectiveRow, gain, print_co
 from experiments.comparison.collectives import CollectiveComparison, compare_collectives
 from experiments.comparison.compare import Comparison, Request, compare
 from experiments.comparison.failure_rows import FailureRow, print_failures
-from experiments.comparison.failures import compare_failures
+from experiments.comparison.failures import FailureComparison, compare_failures
 from experiments.comparison.loss import LossSweep, sweep_losses
 from experiments.comparison.loss_rows import LossRow, print_losses
 from experiments.comparison.rows import Row
 from experiments.comparison.tables import print_rows
 from experiments.comparison.training import TrainingComparison, compare_training
 from experiments.comparison.training_rows import TrainingRow, print_training
-from experiments.config import COLLECTIVES, ExperimentConfig, run_prefix
+from experiments.config import COLLECTIVES, ExperimentConfig
+from experiments.identity import run_prefix
 from experiments.optimizefiles import OPTIMIZED, optimised_object, write_optimised
 from experiments.optimizing import check_search, find_best
 from experiments.planfiles import PLANS, write_plan_files
@@ -208,7 +209,7 @@ def compare_training_and_show(
 
 
 def _present(
-    made: LossSweep | CollectiveComparison | TrainingComparison,
+    made: LossSweep | CollectiveComparison | TrainingComparison | FailureComparison,
     show: Callable[[], None],
     *,
     as_json: bool,
@@ -243,13 +244,7 @@ def compare_failures_and_show(
         A run finished, but failed its checks.
     """
     made = compare_failures(config, results_dir, quick=quick, workers=workers, progress=Step)
-    if as_json:
-        rows = [asdict(row) for row in made.rows]
-        print_object({"folder": str(made.folder), "rows": rows, "files": _names(made.files)})
-    else:
-        print_failures(made.rows, made.title)
-        _print_line(f"table and plot: {made.folder}")
-    return _conclude(made.rows)
+    return _present(made, lambda: print_failures(made.rows, made.title), as_json=as_json)
 
 
 def _conclude(rows: Sequence[Row | LossRow | CollectiveRow | FailureRow | TrainingRow]) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from experiments.comparison.tablefiles import new_table
-from experiments.config import ExperimentConfig, run_prefix
+from experiments.config import ExperimentConfig
+from experiments.identity import run_prefix
 from experiments.outcome import work_out
 from experiments.results import read_json, read_state, write_json
 from experiments.run import ProgressFactory, run_experiment

@@ -10,7 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.config import ExperimentConfig, run_prefix
+from experiments.config import ExperimentConfig
+from experiments.identity import run_prefix
 from testbed.commands import run
 from testbed.errors import CliquenetError, InputError, suggestion
 from testbed.paths import give_to_caller, make_dir

@@ -88,6 +88,20 @@ def measure_host(
     )
 
 
+def measure_hosts(
+    training: Training | None,
+    codes: Sequence[str],
+    events: Sequence[npt.NDArray[np.void]],
+    summed_ns: Sequence[int | None],
+    period: int = 1,
+) -> dict[str, HostTraining | None]:
+    """Every host's training by its code, see `measure_host`; empty without training."""
+    if training is None:
+        return {}
+    each = zip(codes, events, summed_ns, strict=True)
+    return {code: measure_host(own, training, end_ns, period) for code, own, end_ns in each}
+
+
 def slowest(hosts: Mapping[str, HostTraining | None]) -> HostTraining | None:
     """The host that sets the pace: after some steps all go as fast as it does.
 

@@ -16,7 +16,8 @@ def training_of(config: ExperimentConfig, period: int = 1) -> Training | None:
         There is none, but a loop; or nothing to compute; or agents are to be ended in it.
     """
     if config.compute_ms is None:
-        if "loop" in config.model_fields_set:
+        # A manifest lists every key, with its default where none was given.
+        if config.loop != type(config).model_fields["loop"].default:
             raise InputError("LOOP means nothing where nothing is computed: set COMPUTE_MS")
         return None
     if config.compute_ms == 0:
@@ -64,9 +65,16 @@ def with_training(plan: Plan, config: ExperimentConfig) -> Plan:
     return plan.model_copy(update={"training": training, "round_interval_ms": interval_ms})
 
 
+def spacing_planned_ms(plan: Plan) -> float:
+    """Time between the starts of two synchronisations by a plan; 0 if there is only one."""
+    if plan.collective is None:
+        return plan.round_interval_ms
+    return 0.0 if plan.training is None else plan.training.spacing_ms(plan.collective.time_ms)
+
+
 def step_planned_ms(plan: Plan) -> float:
-    """Time of a step by a plan of streams; 0 if nothing is computed."""
+    """Time of a step by a plan; 0 if nothing is computed."""
     training = plan.training
     if training is None:
         return 0.0
-    return training.compute_ms if training.loop == "local" else plan.round_interval_ms
+    return training.compute_ms if training.loop == "local" else spacing_planned_ms(plan)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.config import ExperimentConfig, run_prefix
+from experiments.config import ExperimentConfig
+from experiments.identity import run_prefix
 from experiments.planning import plan_experiment
 from experiments.results import VERIFIED, amend_manifest, create_run, write_json
 from experiments.run import (

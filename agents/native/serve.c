@@ -112,13 +112,15 @@ static int receive(struct cq_engine *e, struct cq_sockets *s)
     return came >= 0;
 }
 
-static void take(struct cq_engine *e, const struct cq_sockets *s, int64_t now_ns)
+/* Take what came, and send after each buffer, as if each had come alone. */
+static void take(struct cq_engine *e, struct cq_sockets *s, int64_t now_ns)
 {
     for (const struct cq_received *r = s->received; r < s->received + s->count; r++) {
         const uint8_t *buffer = s->buffers + (size_t)r->buffer * CQ_BUFFER_BYTES;
         cq_take(e, buffer, r->length, r->segment, now_ns);
         if (cq_next_timeout(e) <= now_ns)
             cq_expire(e, now_ns);
+        send_pending(e, s);
     }
 }
 
@@ -134,7 +136,6 @@ static int serve(struct cq_engine *e, struct cq_sockets *s, int64_t until_ns)
         if (s->count && now_ns >= until_ns)
             return CQ_DUE;
         take(e, s, now_ns);
-        send_pending(e, s);
         if (s->error)
             return CQ_FAILED;
     }

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from controller.schedule import load_schedule
-from experiments.config import NAMED_SCHEDULES, ExperimentConfig, identity
+from experiments.config import NAMED_SCHEDULES, ExperimentConfig
+from experiments.identity import identity
 from testbed.topology import load_topology
 
 MEMORIES_BYTES = (0, 300_000_000, 32_000_000_000)

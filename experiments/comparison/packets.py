@@ -11,7 +11,8 @@ from controller.plan import Plan, read_plan
 from experiments.analyse import analyse
 from experiments.comparison.cases import Case
 from experiments.comparison.rows import Row, Source, make_row
-from experiments.config import COLLECTIVES, ExperimentConfig, identity, run_prefix
+from experiments.config import COLLECTIVES, ExperimentConfig
+from experiments.identity import identity, run_prefix
 from experiments.planning import plan_experiment
 from experiments.results import read_json, read_state
 from experiments.run import ProgressFactory, run_experiment, termination_interrupts

@@ -17,6 +17,7 @@ from experiments.comparison.tablefiles import (
     write_csv,
 )
 from experiments.config import ExperimentConfig
+from experiments.trainingplan import spacing_planned_ms
 
 _BRIEF = {
     "schedule": "schedule",
@@ -88,7 +89,6 @@ def training_row(name: str, config: ExperimentConfig, plan: Plan, got: Measured)
     t_planned_ms, a_rms = plan.prediction.t_ms, plan.prediction.a_rms
     t_ms = measured.get("t_measured_ms")
     staleness_ms = None if t_ms is None or a_rms is None else t_ms * (a_rms + 0.5)
-    by_plan = training.spacing_ms(t_planned_ms)
     reasons = measured.get("reasons", ())
     return TrainingRow(
         name=name,
@@ -99,7 +99,7 @@ def training_row(name: str, config: ExperimentConfig, plan: Plan, got: Measured)
         syncs=training.syncs,
         t_planned_ms=t_planned_ms,
         t_ms=t_ms,
-        spacing_ms=by_plan if plan.collective is not None else plan.round_interval_ms,
+        spacing_ms=spacing_planned_ms(plan),
         step_planned_ms=trained.get("step_planned_ms"),
         step_ms=trained.get("step_ms"),
         idle_share=trained.get("idle_share"),

@@ -7,7 +7,7 @@ import pytest
 
 from controller.plan import read_plan
 from experiments.cli import main
-from experiments.config import run_prefix
+from experiments.identity import run_prefix
 from experiments.sources import load_config
 
 

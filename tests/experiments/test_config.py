@@ -5,7 +5,8 @@ import pytest
 from pydantic import ValidationError
 
 from controller.schedule import NAMED
-from experiments.config import CONFIGS_DIR, NAMED_SCHEDULES, ExperimentConfig, identity, run_prefix
+from experiments.config import CONFIGS_DIR, NAMED_SCHEDULES, ExperimentConfig
+from experiments.identity import identity, run_prefix
 from experiments.planning import plan_experiment
 from experiments.run import make_runtime
 from experiments.runtime import read_runtime

@@ -4,7 +4,8 @@ import pytest
 
 from controller.plan import read_plan
 from experiments.cli import main
-from experiments.config import COLLECTIVES, run_prefix
+from experiments.config import COLLECTIVES
+from experiments.identity import run_prefix
 from experiments.planning import plan_experiment
 from experiments.run import make_runtime
 from experiments.sources import load_config

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.planning import plan_experiment
 from experiments.reproduce import stored_config
 from experiments.results import create_run, set_state, write_json, write_manifest
 from experiments.sameness import compare_runs, near
@@ -100,6 +101,7 @@ def test_a_manifest_gives_the_config_back(tmp_path: Path) -> None:
     lossy = "impairments:\n  - {link: nyc-chi, loss_percent: 1}\n"
     run_dir = stored(tmp_path, "payload: 60MB\nscale: 50\nmemory: 32GB\n" + events + lossy)
     again = stored_config(run_dir)
+    plan_experiment(again)  # as a run would
     assert again.resolved() == json.loads((run_dir / "manifest.json").read_text())["config"]
 
 

@@ -3,7 +3,8 @@ import os
 
 import pytest
 
-from experiments.config import ExperimentConfig, run_prefix
+from experiments.config import ExperimentConfig
+from experiments.identity import run_prefix
 from experiments.results import (
     create_run,
     find_run,

@@ -11,7 +11,7 @@ from agents.records import EVENT_DTYPE, Kind
 from controller.plan import read_plan
 from controller.training import Training
 from experiments.analysis import analyse_run
-from experiments.config import identity
+from experiments.identity import identity
 from experiments.planning import plan_experiment
 from experiments.report import print_summary
 from experiments.sources import load_config
@@ -156,6 +156,7 @@ def test_training_counts_in_a_run_s_identity_only_where_there_is_some() -> None:
         ({"compute_ms": "5", "rounds": "1", "schedule": "ring"}, "needs ROUNDS of 2 or more"),
         ({"compute_ms": "5", "rounds": "2"}, "needs ROUNDS of 3 or more, not 2"),
         ({"compute_ms": "5", "loop": "delayed"}, "needs ROUNDS of 5 or more, not 4"),
+        ({"compute_ms": "5", "schedule": "in-network"}, "COMPUTE_MS means nothing with"),
         ({"compute_ms": "5", "release": "data", "memory": "0"}, "sends at offsets"),
         (
             {
@@ -184,12 +185,13 @@ def test_bad_values_are_refused(values: dict[str, str], message: str) -> None:
         config(**values)
 
 
-def test_a_run_of_streams_says_how_long_its_islands_idled(tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", ["planned", "data"])
+def test_a_run_of_streams_says_how_long_its_islands_idled(release: str, tmp_path: Path) -> None:
     """Sums come 25.05 ms after each round's start; the rounds start 31 ms apart."""
     compute_ms, interval_ms = 5.0, 31.0
     plan = triangle_plan(rounds=3).model_copy(
         update={
-            "training": Training(compute_ms=compute_ms, release="planned", syncs=3),
+            "training": Training(compute_ms=compute_ms, release=release, syncs=3),
             "round_interval_ms": interval_ms,
         }
     )
@@ -203,6 +205,7 @@ def test_a_run_of_streams_says_how_long_its_islands_idled(tmp_path: Path) -> Non
     assert training["step_ms"] == pytest.approx(interval_ms, abs=0.1)
     assert training["idle_share"] == pytest.approx(1 - compute_ms / interval_ms, abs=0.01)
     assert training["steps"] == 9
+    assert (summary["send_lateness"] is None) == (release == "data")
     console = Console(record=True, width=100)
     print_summary(run_dir, summary, console)
     assert "step, synchronous" in console.export_text()

@@ -13,7 +13,7 @@ SHARED = f"payload: 400MB\ncompute_ms: {COMPUTE_MS}\n"
 STREAMS = SHARED + "schedule: {folder}/all.yaml\nburst_datagrams: 1\n"
 HOSTS = SHARED + "schedule: ring\nchunks: 6\n"
 RUNS = {
-    "ring": HOSTS + "rounds: 3\nrelease: data\n",
+    "ring": HOSTS + "rounds: 3\n",
     "ring-local": HOSTS + "rounds: 2\nloop: local\n",
     "streams": STREAMS + "rounds: 3\nrelease: data\n",
     "streams-planned": STREAMS + "rounds: 2\n",
