@@ -1,5 +1,6 @@
 """Schedules of a run of a collective between hosts: the present one, and what takes over."""
 
+import gc
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -156,4 +157,7 @@ def make_replanner(plan: Plan, runtime: Runtime) -> Replanner:
     """What plans anew in a run, ready to be measured."""
     replanner = Replanner(plan, runtime.mtu_bytes, runtime.seed)
     replanner.warm_up()
+    # Else a collection in the middle of planning looks through all that numba has loaded.
+    gc.collect()
+    gc.freeze()
     return replanner
