@@ -1,5 +1,6 @@
 """From the files of a run to ``summary.json``: what was measured, against what was planned."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ import pandas as pd
 
 from agents.wire import Cause
 from controller.plan import Plan
-from experiments.accounting import count_legs, deliver, evictions, partial_sums
+from experiments.accounting import Delivery, count_legs, deliver, evictions, partial_sums
 from experiments.conservation import conserve
 from experiments.counters import (
+    SumChecks,
     drop_places,
     memory_capacity,
     memory_high_water,
@@ -24,9 +26,10 @@ from experiments.events import ROLES, stream_table, write_tables
 from experiments.lateness import check_lateness, send_lateness
 from experiments.lossy import lossy_part, promise_of
 from experiments.network_record import NetworkRecord, measured_loads
-from experiments.outcomes import entry
-from experiments.results import amend_manifest, configured, read_manifest, read_state, write_json
+from experiments.outcomes import RoundOutcome, entry
+from experiments.results import amend_manifest, configured, read_manifest, write_json
 from experiments.rundata import RunData, load_run
+from experiments.summaryparts import heading, network_entries
 from experiments.trainingfigures import (
     HostTraining,
     check_training,
@@ -46,7 +49,6 @@ from experiments.verdict import (
     check_sums,
     check_times,
 )
-from testbed.findings import judge, reasons
 from testbed.paths import give_to_caller
 
 DEFAULT_TOLERANCE_PERCENT = 1.0
@@ -102,7 +104,6 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     promise = promise_of(run)
     limits = run.runtime.limits.at(run.runtime.clock)
     lossy = lossy_part(run, drops, legs)
-    # Training decides by itself when to send.
     lateness = send_lateness(run)
     manifest = read_manifest(run.run_dir)
     tolerance_percent = configured(manifest, "tolerance_percent", DEFAULT_TOLERANCE_PERCENT)
@@ -127,47 +128,20 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
     measured = [t.measured_ms for t in times if t.measured_ms is not None]
     t_measured_ms = max(measured, default=None)
     t_planned_ms = max(t.planned_ms for t in times)
-    memory = memory_high_water(run)
-    interval_ns = plan.round_interval_ms * NS_PER_MS
-    in_time = {r.round for r in network.rounds if r.confirmed_ns <= r.round * interval_ns}
-    state = read_state(run.run_dir)
     return {
-        "run_id": run.run_dir.name,
-        "schedule": plan.schedule,
-        "clock": run.runtime.clock,
-        "clock_reason": manifest.get("clock_reason"),
-        "seed": run.runtime.seed,
+        **heading(run.run_dir, plan, run.runtime, manifest, findings),
         "feasible": plan.feasible,
         "reason": plan.reason,
-        "verdict": judge(findings),
-        "reasons": reasons(findings),
         "t_planned_ms": t_planned_ms,
         "t_measured_ms": t_measured_ms,
         "t_error_percent": _percent(t_measured_ms, t_planned_ms),
-        "rounds": [
-            {
-                "round": t.round,
-                "planned_ms": t.planned_ms,
-                "measured_ms": t.measured_ms,
-                "error_percent": t.error_percent,
-                **entry(outcome),
-                "rules_in_time": t.round in in_time,
-            }
-            for t, outcome in zip(times, events.outcomes, strict=True)
-        ],
+        "rounds": _round_entries(times, events.outcomes, network, plan),
         "a_rms": plan.prediction.a_rms,
         "a_rms_start": start_lifetime(plan),
         **_decay_entries(decay, stale),
         "objective_ms": _objective(t_measured_ms, plan.prediction.a_rms),
         "objective_planned_ms": plan.prediction.objective_ms,
-        "sums_exact": sums.all_exact and delivery.missing == 0,
-        "blocks_expected": sums.expected,
-        "blocks_exact": sums.exact,
-        "blocks_wrong": sums.wrong,
-        "blocks_stale": sums.stale,
-        "blocks_missing": sums.incomplete,
-        "contributions_expected": delivery.expected,
-        "contributions_missing": delivery.missing,
+        **_sum_entries(sums, delivery),
         "packets_sent": legs.network_sent + legs.access_sent,
         "packets_lost": lossy.lost if promise.asked else legs.lost,
         "drops": drops,
@@ -180,17 +154,57 @@ def summarise(run: RunData, streams: pd.DataFrame, decay: Decay) -> dict[str, An
         **training_entries(*trains),
         "evictions": evictions(run.trace, causes),
         "send_lateness": None if lateness is None else asdict(lateness),
-        "memory_bytes": plan.memory_bytes,
-        "memory_with_fifo_bytes": memory_capacity(run),
-        "memory_high_water_bytes": max(memory.values(), default=0.0),
-        "memory_high_water_by_city": memory,
+        **_memory_entries(run),
         "islands": island_traffic(streams, plan),
-        "links": links,
-        "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
-        **run.trust.entries(),
-        "network_up_wall_s": round(network.network_up_wall_s(), 3),
-        "wall_s": state.get("wall_s"),
+        **network_entries(run.run_dir, links, run.trust, network),
         "trace_sha256": run.trace.sha256(),
+    }
+
+
+def _round_entries(
+    times: Sequence[RoundTime],
+    outcomes: Sequence[RoundOutcome],
+    network: NetworkRecord,
+    plan: Plan,
+) -> list[dict[str, Any]]:
+    """What was planned for each round, and what became of it."""
+    interval_ns = plan.round_interval_ms * NS_PER_MS
+    in_time = {r.round for r in network.rounds if r.confirmed_ns <= r.round * interval_ns}
+    return [
+        {
+            "round": time.round,
+            "planned_ms": time.planned_ms,
+            "measured_ms": time.measured_ms,
+            "error_percent": time.error_percent,
+            **entry(outcome),
+            "rules_in_time": time.round in in_time,
+        }
+        for time, outcome in zip(times, outcomes, strict=True)
+    ]
+
+
+def _sum_entries(sums: SumChecks, delivery: Delivery) -> dict[str, Any]:
+    """How many sums and contributions came, and how right they were."""
+    return {
+        "sums_exact": sums.all_exact and delivery.missing == 0,
+        "blocks_expected": sums.expected,
+        "blocks_exact": sums.exact,
+        "blocks_wrong": sums.wrong,
+        "blocks_stale": sums.stale,
+        "blocks_missing": sums.incomplete,
+        "contributions_expected": delivery.expected,
+        "contributions_missing": delivery.missing,
+    }
+
+
+def _memory_entries(run: RunData) -> dict[str, Any]:
+    """What the aggregators had of memory, and used of it."""
+    used = memory_high_water(run)
+    return {
+        "memory_bytes": run.plan.memory_bytes,
+        "memory_with_fifo_bytes": memory_capacity(run),
+        "memory_high_water_bytes": max(used.values(), default=0.0),
+        "memory_high_water_by_city": used,
     }
 
 

@@ -18,7 +18,6 @@ from experiments.results import (
     amend_manifest,
     configured,
     read_manifest,
-    read_state,
     write_json,
 )
 from experiments.sumanalysis import (
@@ -29,6 +28,7 @@ from experiments.sumanalysis import (
     sum_copies,
     sum_streams,
 )
+from experiments.summaryparts import heading, network_entries
 from experiments.trainingfigures import check_training, measure_hosts, pace_ms, training_entries
 from experiments.trainingplan import spacing_planned_ms, step_planned_ms
 from experiments.verdict import (
@@ -38,7 +38,7 @@ from experiments.verdict import (
     check_shapers,
     check_times,
 )
-from testbed.findings import Finding, judge, reasons
+from testbed.findings import Finding
 from testbed.paths import give_to_caller
 
 DEFAULT_TOLERANCE_PERCENT = 1.0
@@ -154,16 +154,10 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         *check_links(links, plan, promise),
     ]
     return {
-        "run_id": run.run_dir.name,
-        "schedule": plan.schedule,
+        **heading(run.run_dir, plan, run.runtime, manifest, findings),
         "algorithm": hosts.algorithm,
         "model": hosts.model,
         "release": hosts.release,
-        "clock": run.runtime.clock,
-        "clock_reason": manifest.get("clock_reason"),
-        "seed": run.runtime.seed,
-        "verdict": judge(findings),
-        "reasons": reasons(findings),
         "payload_bytes": hosts.payload_bytes,
         "chunks": hosts.chunks,
         "transfers": len(transfers),
@@ -174,14 +168,7 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "bound": hosts.bound,
         "over_bound": None if measured_ms is None else measured_ms / hosts.bound_ms,
         **training_entries(*trains),
-        "hosts": {
-            code: {
-                "done_ms": None if counted["done_ns"] is None else counted["done_ns"] / NS_PER_MS,
-                "chunks_exact": counted["chunks_exact"],
-                "egress_bytes": counted["egress_bytes"] * plan.scale,
-            }
-            for code, counted in zip(codes, run.counters, strict=True)
-        },
+        "hosts": _host_entries(run),
         "sums_exact": exact == expected,
         "chunks_expected": expected,
         "chunks_exact": exact,
@@ -194,12 +181,20 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
         "known_before_ms": known_before(plan, hosts, run.runtime, run.faults),
         "drops": drops,
         **conservation.entries(),
-        "links": links,
-        "busiest_link": max(links, key=lambda link: float(link["utilisation"]), default=None),
-        **run.trust.entries(),
-        "network_up_wall_s": round(run.network.network_up_wall_s(), 3),
-        "wall_s": read_state(run.run_dir).get("wall_s"),
+        **network_entries(run.run_dir, links, run.trust, run.network),
         "trace_sha256": _trace_sha256(run),
+    }
+
+
+def _host_entries(run: HostRun) -> dict[str, Any]:
+    """When each host was done, what it had then, and what it had sent; by city code."""
+    return {
+        code: {
+            "done_ms": None if counted["done_ns"] is None else counted["done_ns"] / NS_PER_MS,
+            "chunks_exact": counted["chunks_exact"],
+            "egress_bytes": counted["egress_bytes"] * run.plan.scale,
+        }
+        for code, counted in zip(run.plan.topology.codes, run.counters, strict=True)
     }
 
 
