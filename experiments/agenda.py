@@ -49,6 +49,8 @@ class Agenda:
             if now_ns < due_ns:
                 self._wait(min(due_ns, limit_ns) - now_ns)
             else:
+                # Sleeps that are precise leave unseen what happened to the children.
+                self._supervisor.step(0.0)
                 heapq.heappop(self._actions)[2]()
 
     def _wait(self, left_ns: int) -> None:

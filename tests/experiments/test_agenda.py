@@ -62,3 +62,21 @@ def test_a_child_that_fails_meanwhile_ends_it(supervisor: Supervisor, tmp_path: 
     supervisor.watch(spawn("agent", [sys.executable, "-c", code], tmp_path / "log", {}))
     with pytest.raises(ChildFailedError, match="agent ended with status 3"):
         Agenda(supervisor).run(lambda: False, far(), "never")
+
+
+def test_actions_that_follow_closely_see_that_a_child_has_ended(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    """A restart looks every millisecond whether the process that it killed has gone."""
+    agenda, looks = Agenda(supervisor), []
+    child = supervisor.watch(spawn("short", ["true"], tmp_path / "log", {}))
+    supervisor.expect_exit([child])
+
+    def look() -> None:
+        looks.append(supervisor.alive([child]))
+        if looks[-1] and len(looks) < 2000:
+            agenda.at(time.monotonic_ns() + MS, look)
+
+    agenda.at(0, look)
+    agenda.run(lambda: len(looks) == 2000 or False in looks, far(), "the child's end")
+    assert looks[-1] is False
