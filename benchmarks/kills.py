@@ -150,12 +150,12 @@ def _clean(results: Path) -> None:
 
 
 def _family(pid: int) -> dict[int, tuple[str, Path | None]]:
-    """A process and all below it: start time and working folder by number."""
+    """A process and all below it, but for zombies: start time and working folder by number."""
     facts = {int(p.name): _facts(p) for p in Path("/proc").iterdir() if p.name.isdigit()}
     found = {pid}
     while new := {p for p, (parent, *_) in facts.items() if parent in found} - found:
         found |= new
-    return {p: facts[p][1:] for p in found if p in facts}
+    return {p: facts[p][1:] for p in found if p in facts and facts[p][1]}
 
 
 def _facts(process: Path) -> tuple[int, str, Path | None]:
