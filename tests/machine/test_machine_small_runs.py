@@ -76,7 +76,7 @@ def test_both_engines_give_the_same_summary(summaries, name: str) -> None:
         alike(native[key], reference[key])
 
 
-@pytest.mark.parametrize("name", [name for name, text in RUNS.items() if "restart" in text])
+@pytest.mark.parametrize("name", [name for name, text in RUNS.items() if "island-restart" in text])
 def test_a_restarted_island_never_gives_a_wrong_sum(summaries, name: str) -> None:
     summary = summaries[name]
     assert [fault["ended_ms"] is not None for fault in summary["faults"]] == [True, True]
