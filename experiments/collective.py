@@ -1,7 +1,5 @@
 """The command that schedules a collective: find the fastest, write the files, print a table."""
 
-import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from controller.collectives.sources import Source, load_network
 from controller.collectives.synthesis import Effort
 from controller.collectives.task import Task, make_task
 from experiments.figure_collective import draw_expanded, draw_links
+from experiments.terminal import print_object
 from experiments.units import format_bytes, parse_bytes
 from testbed.errors import CliquenetError, InputError, UntrustedRunError, suggestion
 from testbed.paths import give_to_caller, make_dir
@@ -94,8 +93,7 @@ def collective_and_show(request: CollectiveRequest, results_dir: Path, *, as_jso
     notes = (*source.notes, *choice.notes, *notes)
     if as_json:
         shown = {**choice_object(choice), "notes": notes, "files": [str(path) for path in files]}
-        sys.stdout.write(json.dumps(shown, ensure_ascii=False, allow_nan=False) + "\n")
-        sys.stdout.flush()
+        print_object(shown)
     else:
         _print(choice, notes, folder)
     faulty = [outcome for outcome in choice.outcomes if outcome.faults]

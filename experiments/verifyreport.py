@@ -7,8 +7,8 @@ from rich.console import Console
 
 from experiments.comparison.tablefiles import Cells, new_table, number
 from experiments.config import ExperimentConfig
-from experiments.plancommand import print_object
 from experiments.runfigures import print_verdict
+from experiments.terminal import print_object
 from experiments.verification import Verification, verify_network
 from testbed.errors import UntrustedRunError
 from testbed.health import Health

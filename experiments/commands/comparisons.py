@@ -1,5 +1,6 @@
 """Several runs beside each other, in one table."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -41,11 +42,23 @@ def compare(
     """Plan and run schedules, ablations and memories, and write one table of them."""
     as_json = is_json(format_)
     resolved = resolved_config(context)
-    from experiments.comparison.compare import Request
-    from experiments.plancommand import compare_and_show
+    from experiments.comparison import compare as comparison
+    from experiments.comparison.show import show
+    from experiments.comparison.tables import print_rows
+    from experiments.terminal import print_line
+    from testbed.progress import Step
 
-    request = Request(resolved, quick=quick, budget_s=budget, workers=jobs, force=resolved.force)
-    return compare_and_show(request, results, as_json=as_json)
+    request = comparison.Request(
+        resolved, quick=quick, budget_s=budget, workers=jobs, force=resolved.force
+    )
+    made = comparison.compare(request, results, progress=Step)
+
+    def table() -> None:
+        print_rows(made.rows, made.title)
+        for note in made.notes:
+            print_line(note)
+
+    return show(made, table, as_json=as_json, more={"notes": made.notes})
 
 
 def loss(
@@ -70,11 +83,15 @@ def loss(
     """Run schedules at several loss rates of the last hop, with recovery and without."""
     as_json = is_json(format_)
     resolved = resolved_config(context)
-    from experiments.plancommand import sweep_losses_and_show
+    from experiments.comparison.loss import sweep_losses
+    from experiments.comparison.loss_rows import print_losses
+    from experiments.comparison.show import show
+    from testbed.progress import Step
 
-    return sweep_losses_and_show(
-        resolved, results, quick=quick, workers=jobs, force=resolved.force, as_json=as_json
+    made = sweep_losses(
+        resolved, results, quick=quick, workers=jobs, force=resolved.force, progress=Step
     )
+    return show(made, lambda: print_losses(made.rows, made.title), as_json=as_json)
 
 
 def compare_collectives(
@@ -94,10 +111,20 @@ def compare_collectives(
     """Run all-reduce between hosts by each algorithm, and through the network; one table."""
     as_json = is_json(format_)
     resolved = resolved_config(context)
-    from experiments.plancommand import compare_collectives_and_show
+    from experiments.comparison import collectives
+    from experiments.comparison.collective_rows import gain, print_collectives
+    from experiments.comparison.show import show
+    from testbed.progress import Step
 
-    return compare_collectives_and_show(
-        resolved, results, quick=quick, workers=jobs, as_json=as_json
+    made = collectives.compare_collectives(
+        resolved, results, quick=quick, workers=jobs, progress=Step
+    )
+    found = gain(made.rows)
+    return show(
+        made,
+        lambda: print_collectives(made.rows, made.title, made.notes),
+        as_json=as_json,
+        more={"in_network_gain": found and found.factor, "notes": made.notes},
     )
 
 
@@ -118,9 +145,19 @@ def sync_sgd(
     """Compute and synchronise in turns, by each algorithm and through the network; one table."""
     as_json = is_json(format_)
     resolved = resolved_config(context)
-    from experiments.plancommand import compare_training_and_show
+    from experiments.comparison.show import conclude, show
+    from experiments.comparison.training import compare_training
+    from experiments.comparison.training_rows import print_training
+    from testbed.progress import Step
 
-    return compare_training_and_show(resolved, results, quick=quick, workers=jobs, as_json=as_json)
+    made = compare_training(resolved, results, quick=quick, workers=jobs, progress=Step)
+    status = show(
+        made,
+        lambda: print_training(made.rows, made.swept, made.notes, made.title),
+        as_json=as_json,
+        more={"swept": [asdict(row) for row in made.swept], "notes": made.notes},
+    )
+    return status or conclude(made.swept)
 
 
 def compare_failures(
@@ -141,6 +178,10 @@ def compare_failures(
     """Run an all-reduce between hosts once for each link, which fails at half the time."""
     as_json = is_json(format_)
     resolved = resolved_config(context)
-    from experiments.plancommand import compare_failures_and_show
+    from experiments.comparison import failures
+    from experiments.comparison.failure_rows import print_failures
+    from experiments.comparison.show import show
+    from testbed.progress import Step
 
-    return compare_failures_and_show(resolved, results, quick=quick, workers=jobs, as_json=as_json)
+    made = failures.compare_failures(resolved, results, quick=quick, workers=jobs, progress=Step)
+    return show(made, lambda: print_failures(made.rows, made.title), as_json=as_json)

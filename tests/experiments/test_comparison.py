@@ -7,9 +7,9 @@ from comparison_rows import SUMMARY, made_row, made_rows
 from rich.console import Console
 from synthetic_run import make_run, nine_city_plan, triangle_plan
 
-from experiments import plancommand
 from experiments.analysis import analyse_run
 from experiments.cli import main
+from experiments.comparison import compare as comparison
 from experiments.comparison.cases import (
     MEMORIES_BYTES,
     Case,
@@ -27,6 +27,7 @@ from experiments.config import NAMED_SCHEDULES
 from experiments.planning import plan_experiment
 from experiments.results import create_run, set_state, write_json
 from experiments.sources import load_config
+from testbed.progress import Step
 
 
 def base(**overrides):
@@ -216,7 +217,7 @@ def test_a_comparison_of_finished_runs_writes_table_and_plots_and_says_so(tmp_pa
     request = Request(config, schedules=("regional",), searches=False, sweeps=False, workers=1)
     for case in named_cases(base_config(config, quick=False), request.schedules):
         leave_run(tmp_path, case.config, plan_experiment(case.config))
-    made = compare(request, tmp_path, progress=plancommand.Step)
+    made = compare(request, tmp_path, progress=Step)
     assert {row.source for row in made.rows} == {"reused"}
     assert made.folder.parent == tmp_path / "compare"
     assert all(path.is_file() and path.parent == made.folder for path in made.files)
@@ -240,7 +241,7 @@ def test_the_status_of_a_comparison_follows_from_its_rows(
     def compared(request, results_dir, *, progress):
         return Comparison(tmp_path, "title", [made_row(), row], [tmp_path / "table.csv"], ["note"])
 
-    monkeypatch.setattr(plancommand, "compare", compared)
+    monkeypatch.setattr(comparison, "compare", compared)
     assert main(["compare", "--format", "json"]) == status
     shown = capsys.readouterr()
     assert message in shown.err
