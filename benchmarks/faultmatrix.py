@@ -19,17 +19,17 @@ from rich.table import Table
 
 from agents.native.build import ensure_kernel_library
 from benchmarks.faultcases import CASES, SCHEDULES, SETTINGS, moment, problems
+from benchmarks.guestprogram import run_guest_program
 from controller.plan import Plan, read_plan
 from experiments.analysis import analyse_run
 from experiments.planning import plan_experiment
-from experiments.results import create_run, write_manifest
-from experiments.run import make_runtime
+from experiments.results import create_run
+from experiments.run import make_runtime, record_start
 from experiments.sources import load_config
 from testbed.commandline import run_command_line
-from testbed.errors import CliquenetError, InputError, UntrustedRunError, suggestion
+from testbed.errors import InputError, UntrustedRunError, suggestion
 from testbed.progress import Step
 from testbed.virtualtime.kernel import ensure_kernel
-from testbed.virtualtime.machine import run_in_virtual_time
 
 ROOT: Final = Path(__file__).parent.parent
 _GUEST_MB: Final = 3072
@@ -54,19 +54,15 @@ def run_matrix(folder: Path, schedule: str, names: Sequence[str]) -> list[dict[s
     """
     ensure_kernel_library()
     runs = {name: prepare(folder / str(i), schedule, name) for i, name in enumerate(names)}
-    report, output = folder / "report.json", bytearray()
-    outcome = run_in_virtual_time(
-        [sys.executable, "-m", "benchmarks.faultguest", str(report), *map(str, runs.values())],
-        kernel=ensure_kernel(),
-        on_output=lambda _, data: output.extend(data),
-        memory_mb=_GUEST_MB,
+    report = folder / "report.json"
+    run_guest_program(
+        "benchmarks.faultguest",
+        report,
+        *runs.values(),
         writable=folder,
-        cwd=ROOT,
+        memory_mb=_GUEST_MB,
         wall_limit_s=_WALL_LIMIT_S,
     )
-    if outcome.status != 0:
-        last = output.decode(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
-        raise CliquenetError(f"the virtual machine failed: {last[0]}")
     told = json.loads(report.read_text())
     return [row(schedule, name, run, told[run.parent.name]) for name, run in runs.items()]
 
@@ -81,9 +77,8 @@ def prepare(folder: Path, schedule: str, name: str) -> Path:
     plan = plan_experiment(config)
     folder.mkdir()
     run_dir = create_run(folder, config)
-    plan.write(run_dir / "plan.json")
-    make_runtime(config, plan, run_dir).write(run_dir / "runtime.json")
-    write_manifest(run_dir, config, kernel="", extra={})
+    runtime = make_runtime(config, plan, run_dir)
+    record_start(run_dir, config, plan, runtime, ensure_kernel(), "")
     return run_dir
 
 

@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 
 from benchmarks.fidelityguest import Job, Report
+from benchmarks.guestprogram import run_guest_program
 from benchmarks.sabotage import Sabotaged
 from benchmarks.tclink import EFFORT, Asked
 from experiments.comparison.tablefiles import (
@@ -32,8 +33,6 @@ from testbed.errors import CliquenetError
 from testbed.jsonmodel import read_model
 from testbed.linkfigures import LinkFigures
 from testbed.paths import give_to_caller, make_dir
-from testbed.virtualtime.kernel import ensure_kernel
-from testbed.virtualtime.machine import run_in_virtual_time
 
 ROOT: Final = Path(__file__).parent.parent
 RESULTS: Final = ROOT / "results" / "fidelity"
@@ -57,19 +56,13 @@ def run_guest(job: Job) -> Report:
     with tempfile.TemporaryDirectory(prefix="cliquenet-") as name:
         folder = Path(name)
         (folder / "job.json").write_text(job.model_dump_json())
-        output = bytearray()
-        paths = [str(folder / "job.json"), str(folder / "report.json")]
-        outcome = run_in_virtual_time(
-            [sys.executable, "-m", "benchmarks.fidelityguest", *paths],
-            kernel=ensure_kernel(),
-            on_output=lambda _, data: output.extend(data),
-            memory_mb=_GUEST_MB,
+        run_guest_program(
+            "benchmarks.fidelityguest",
+            folder / "job.json",
+            folder / "report.json",
             writable=folder,
-            cwd=ROOT,
+            memory_mb=_GUEST_MB,
         )
-        if outcome.status != 0:
-            last = (output.decode(errors="replace").strip().splitlines() or ["no output"])[-1]
-            raise CliquenetError(f"the measurement failed: {last}")
         return read_model(Report, folder / "report.json")
 
 

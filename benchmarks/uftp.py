@@ -19,6 +19,7 @@ import typer
 
 from agents.records import Kind, read_events
 from agents.wire import ELEMENT_BYTES, stream_layout
+from benchmarks.guestprogram import run_guest_program
 from benchmarks.uftpguest import Case, Job, Report
 from benchmarks.uftpprogram import uftp_folder
 from controller.plan import read_plan
@@ -27,12 +28,10 @@ from experiments.run import run_experiment
 from experiments.runtime import read_runtime
 from experiments.sources import load_config
 from testbed.commandline import run_command_line
-from testbed.errors import CliquenetError, InputError
+from testbed.errors import InputError
 from testbed.jsonmodel import read_model
 from testbed.paths import give_to_caller, make_dir
 from testbed.progress import Step
-from testbed.virtualtime.kernel import ensure_kernel
-from testbed.virtualtime.machine import run_in_virtual_time
 
 ROOT: Final = Path(__file__).parent.parent
 TOPOLOGY: Final = Path(__file__).with_name("three-cities.yaml")
@@ -97,19 +96,13 @@ def run_guest(job: Job) -> Report:
     with tempfile.TemporaryDirectory(prefix="cliquenet-") as name:
         folder = Path(name)
         (folder / "job.json").write_text(job.model_dump_json())
-        output = bytearray()
-        paths = [str(folder / "job.json"), str(folder / "report.json")]
-        outcome = run_in_virtual_time(
-            [sys.executable, "-m", "benchmarks.uftpguest", *paths],
-            kernel=ensure_kernel(),
-            on_output=lambda _, data: output.extend(data),
-            memory_mb=_GUEST_MB,
+        run_guest_program(
+            "benchmarks.uftpguest",
+            folder / "job.json",
+            folder / "report.json",
             writable=folder,
-            cwd=ROOT,
+            memory_mb=_GUEST_MB,
         )
-        if outcome.status != 0:
-            last = (output.decode(errors="replace").strip().splitlines() or ["no output"])[-1]
-            raise CliquenetError(f"the measurement failed: {last}")
         return read_model(Report, folder / "report.json")
 
 

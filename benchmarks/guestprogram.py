@@ -1,0 +1,48 @@
+"""Runs one of this folder's programs inside the virtual machine."""
+
+import sys
+from pathlib import Path
+
+from testbed.errors import CliquenetError
+from testbed.virtualtime.kernel import ensure_kernel
+from testbed.virtualtime.machine import run_in_virtual_time
+
+_ROOT = Path(__file__).parent.parent
+
+
+def run_guest_program(
+    module: str, *arguments: Path, writable: Path, memory_mb: int, wall_limit_s: float = 600.0
+) -> None:
+    """Run a module to its end.
+
+    Parameters
+    ----------
+    module
+        Of this package.
+    arguments
+        Its command line.
+    writable
+        The folder that it may write to.
+    memory_mb
+        Of the machine.
+    wall_limit_s
+        After which it is stopped.
+
+    Raises
+    ------
+    CliquenetError
+        It failed; its last line.
+    """
+    output = bytearray()
+    outcome = run_in_virtual_time(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        kernel=ensure_kernel(),
+        on_output=lambda _, data: output.extend(data),
+        memory_mb=memory_mb,
+        writable=writable,
+        cwd=_ROOT,
+        wall_limit_s=wall_limit_s,
+    )
+    if outcome.status != 0:
+        last = (output.decode(errors="replace").strip().splitlines() or ["no output"])[-1]
+        raise CliquenetError(f"the measurement failed: {last}")
