@@ -48,7 +48,7 @@ class Host:
         self._plan = ctx.plan.collective
         self._paths = self._plan.paths
         training = ctx.plan.training
-        self._chunks = self._plan.chunks * (training.syncs if training else 1)
+        self._chunks = self._plan.chunks * ctx.plan.syncs
         self._steps = Dependencies(unroll(self._plan, training, ctx.city))
         self._effects = 0
         self._effects_per_sum = sum(s.kind != "send" for s in self._plan.steps[ctx.city])

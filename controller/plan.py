@@ -137,6 +137,11 @@ class Plan(Frozen):
     """Set where hosts compute between synchronisations."""
 
     @property
+    def syncs(self) -> int:
+        """How many all-reduces a collective between hosts makes."""
+        return 1 if self.training is None else self.training.syncs
+
+    @property
     def aggregators(self) -> tuple[str, ...]:
         """Cities whose aggregator takes part, in the order of the topology."""
         if self.collective is not None:

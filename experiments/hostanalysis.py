@@ -118,13 +118,13 @@ def summarise_hosts(run: HostRun, transfers: pd.DataFrame) -> dict[str, Any]:
     done_ns = [counted["done_ns"] for counted in run.counters]
     complete = all(counted["complete"] for counted in run.counters)
     trained = measure_hosts(plan.training, codes, run.events, done_ns)
-    last_start_ms = (run.syncs - 1) * pace_ms(plan.training, trained, spacing_planned_ms(plan))
+    last_start_ms = (plan.syncs - 1) * pace_ms(plan.training, trained, spacing_planned_ms(plan))
     measured_ms = max(done_ns) / NS_PER_MS - last_start_ms if complete else None
     again = replan_again(plan, run.runtime, run.takeovers) if run.takeovers else []
     zero_ms, last = run.plans[-1]
     time = RoundTime(0, zero_ms + last.time_ms, measured_ms)
     exact = sum(counted["chunks_exact"] for counted in run.counters)
-    expected = hosts.chunks * len(codes) * run.syncs
+    expected = hosts.chunks * len(codes) * plan.syncs
     sent = sum(counted["datagrams_out"] for counted in run.counters)
     kind = Kind.DATA_IN if hosts.hub is None else Kind.AGGREGATE_IN
     came = sum(int(e["count"][e["kind"] == kind].sum()) for e in run.events)
@@ -215,7 +215,7 @@ def link_loads(run: HostRun, transfers: pd.DataFrame) -> list[dict[str, Any]]:
     for edge in copies:
         planned[edge] += layout.wire_bytes * plan.scale
     zero_ms, last = run.plans[-1]
-    return measured_loads(run.network, plan, planned, zero_ms + run.syncs * last.time_ms)
+    return measured_loads(run.network, plan, planned, zero_ms + plan.syncs * last.time_ms)
 
 
 def _check_hosts(run: HostRun, exact: int, expected: int) -> list[Finding]:

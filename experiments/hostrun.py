@@ -66,11 +66,6 @@ class HostRun:
             (zero_ms, plan, plan.steps if zero_ms else self.steps) for zero_ms, plan in self.plans
         ]
 
-    @property
-    def syncs(self) -> int:
-        """How many all-reduces there were."""
-        return 1 if self.plan.training is None else self.plan.training.syncs
-
 
 def load_host_run(run_dir: Path) -> HostRun:
     """Read a run's folder.

@@ -14,8 +14,7 @@ from testbed.topology import load_topology
 MEMORIES_BYTES = (0, 300_000_000, 32_000_000_000)
 ABLATED = ("triangles", "all-to-all")
 DEFAULT_ROUNDS = 2
-QUICK_DIVISOR = 10
-"""A quick comparison has this part of the payload."""
+_QUICK_DIVISOR = 10
 
 Group = Literal["schedule", "ablation", "optimised"]
 _SWITCHED_OFF = ((True, False), (False, True), (False, False))
@@ -30,6 +29,11 @@ class Case:
     config: ExperimentConfig
 
 
+def quick_payload_bytes(config: ExperimentConfig) -> int:
+    """The payload of a quick comparison: a tenth."""
+    return max(1, config.payload_bytes // _QUICK_DIVISOR)
+
+
 def base_config(config: ExperimentConfig, *, quick: bool) -> ExperimentConfig:
     """Settle what all rows share: virtual time, two rounds if none are given, the payload.
 
@@ -39,7 +43,7 @@ def base_config(config: ExperimentConfig, *, quick: bool) -> ExperimentConfig:
     if "rounds" not in config.model_fields_set:
         changes["rounds"] = DEFAULT_ROUNDS
     if quick:
-        changes["payload_bytes"] = max(1, config.payload_bytes // QUICK_DIVISOR)
+        changes["payload_bytes"] = quick_payload_bytes(config)
     return config.model_copy(update=changes)
 
 

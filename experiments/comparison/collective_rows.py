@@ -8,7 +8,7 @@ from rich.console import Console
 
 from controller.plan import Plan
 from experiments.comparison.packets import Measured
-from experiments.comparison.rows import ERROR, NOT_RUN, Source
+from experiments.comparison.rows import ERROR, Source
 from experiments.comparison.tablefiles import number, print_cells, write_csv, write_markdown
 from experiments.config import IN_NETWORK, ExperimentConfig
 from experiments.figures import FAINT, PLANNED, colour, new_figure, save, tidy
@@ -66,7 +66,6 @@ class CollectiveRow:
 def collective_row(config: ExperimentConfig, plan: Plan, got: Measured) -> CollectiveRow:
     """Put plan and summary of one run into a row."""
     measured, hosts = got.summary or {}, plan.collective
-    reasons = measured.get("reasons", ())
     return CollectiveRow(
         schedule=MULTICAST_FPGA if hosts is None else config.schedule,
         release="" if hosts is None or hosts.hub is not None else hosts.release,
@@ -77,9 +76,9 @@ def collective_row(config: ExperimentConfig, plan: Plan, got: Measured) -> Colle
         bound_ms=None if hosts is None else hosts.bound_ms,
         sums_exact=measured.get("sums_exact"),
         packets_lost=measured.get("packets_lost"),
-        verdict=measured.get("verdict", ERROR if got.source == "failed" else NOT_RUN),
-        reason=got.error or plan.reason or (str(reasons[0]) if reasons else ""),
-        run_id=measured.get("run_id", ""),
+        verdict=got.verdict,
+        reason=got.reason(plan),
+        run_id=got.run_id,
         source=got.source,
     )
 

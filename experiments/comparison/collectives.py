@@ -7,6 +7,7 @@ from controller.collectives.choose import algorithms
 from controller.collectives.generators import cities
 from controller.collectives.hosts import ALL_REDUCE
 from controller.collectives.task import make_task
+from experiments.comparison.cases import quick_payload_bytes
 from experiments.comparison.collective_rows import (
     CollectiveRow,
     collective_row,
@@ -25,7 +26,6 @@ from testbed.topology import load_topology
 FOLDER = "compare-collectives"
 AT_EVERY_EDGE = "all-to-all"
 """Everybody's stream is copied by the network and added up at every edge."""
-QUICK_DIVISOR = 10
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def collective_configs(base: ExperimentConfig, *, quick: bool) -> list[Experimen
     """
     shared: dict[str, object] = {"clock": "virtual"}
     if quick:
-        shared["payload_bytes"] = max(1, base.payload_bytes // QUICK_DIVISOR)
+        shared["payload_bytes"] = quick_payload_bytes(base)
     between = [
         base.model_copy(update={**shared, "schedule": schedule, "release": release})
         for schedule in _between_hosts(base)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from controller.plan import Plan
 from experiments.comparison.packets import Measured
-from experiments.comparison.rows import ERROR, NOT_RUN, Source
+from experiments.comparison.rows import Source
 from experiments.comparison.tablefiles import number, print_cells, write_csv, write_markdown
 from experiments.config import ExperimentConfig
 from experiments.figures import FAINT, PLANNED, colour, new_figure, save, tidy
@@ -91,7 +91,6 @@ def failure_row(config: ExperimentConfig, plan: Plan, got: Measured) -> FailureR
         (t for t in measured.get("takeovers", ()) if "taken_over_ms" in t), {}
     )
     known = measured.get("known_before_ms") or {}
-    reasons = measured.get("reasons", ())
     event = config.events[0]
     return FailureRow(
         link=event.target,
@@ -111,9 +110,9 @@ def failure_row(config: ExperimentConfig, plan: Plan, got: Measured) -> FailureR
         known_from_event_ms=known.get("from_event"),
         packets_lost=measured.get("packets_lost"),
         sums_exact=measured.get("sums_exact"),
-        verdict=measured.get("verdict", ERROR if got.source == "failed" else NOT_RUN),
-        reason=got.error or plan.reason or (str(reasons[0]) if reasons else ""),
-        run_id=measured.get("run_id", ""),
+        verdict=got.verdict,
+        reason=got.reason(plan),
+        run_id=got.run_id,
         source=got.source,
     )
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.comparison.cases import quick_payload_bytes
 from experiments.comparison.failure_rows import (
     FailureRow,
     draw_failures,
@@ -21,7 +22,6 @@ from testbed.topology import load_topology
 
 FOLDER = "compare-failures"
 DEFAULT_SCHEDULE = "tacos"
-QUICK_DIVISOR = 10
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def base_config(config: ExperimentConfig, *, quick: bool) -> ExperimentConfig:
         )
     changes: dict[str, object] = {"clock": "virtual", "schedule": schedule, "events": ()}
     if quick:
-        changes["payload_bytes"] = max(1, config.payload_bytes // QUICK_DIVISOR)
+        changes["payload_bytes"] = quick_payload_bytes(config)
     return config.model_copy(update=changes)
 
 

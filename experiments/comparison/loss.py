@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.comparison.cases import quick_payload_bytes
 from experiments.comparison.figure_loss import draw_losses
 from experiments.comparison.loss_rows import LossRow, loss_row, write_loss_tables
 from experiments.comparison.packets import compare_configs, comparison_folder
@@ -18,7 +19,6 @@ DEFAULT_RESEND_MS = 20.0
 """Where the config keeps nothing to resend: several times what asking thrice takes, as an
 island is next to its aggregator."""
 DEFAULT_ROUNDS = 2
-QUICK_DIVISOR = 10
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def loss_configs(base: ExperimentConfig, *, quick: bool) -> list[ExperimentConfi
     if "rounds" not in given:
         shared["rounds"] = DEFAULT_ROUNDS
     if quick:
-        shared["payload_bytes"] = max(1, base.payload_bytes // QUICK_DIVISOR)
+        shared["payload_bytes"] = quick_payload_bytes(base)
     schedules = (base.schedule,) if "schedule" in given else SCHEDULES
     window_ms = base.resend_ms or DEFAULT_RESEND_MS
     return [

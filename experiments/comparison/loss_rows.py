@@ -8,7 +8,7 @@ from rich.console import Console
 
 from controller.plan import Plan
 from experiments.comparison.packets import Measured
-from experiments.comparison.rows import ERROR, NOT_RUN, Source
+from experiments.comparison.rows import ERROR, Source
 from experiments.comparison.tablefiles import number, print_cells, write_csv, write_markdown
 from experiments.config import ExperimentConfig
 
@@ -67,7 +67,6 @@ def loss_row(config: ExperimentConfig, plan: Plan, got: Measured) -> LossRow:
     """Put plan and summary of one run into a row."""
     measured = got.summary or {}
     recovery = measured.get("recovery", {})
-    reasons = measured.get("reasons", ())
     goodput = missing = None
     if measured.get("t_measured_ms") and measured["blocks_expected"]:
         missing = measured["blocks_expected"] - measured["blocks_exact"]
@@ -89,9 +88,9 @@ def loss_row(config: ExperimentConfig, plan: Plan, got: Measured) -> LossRow:
         recovery_p99_ms=recovery.get("p99_ms"),
         recovery_max_ms=recovery.get("max_ms"),
         ring_bytes=recovery.get("ring_bytes"),
-        verdict=measured.get("verdict", ERROR if got.source == "failed" else NOT_RUN),
-        reason=got.error or plan.reason or (str(reasons[0]) if reasons else ""),
-        run_id=measured.get("run_id", ""),
+        verdict=got.verdict,
+        reason=got.reason(plan),
+        run_id=got.run_id,
         source=got.source,
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 from controller.plan import Plan, read_plan
 from experiments.analyse import analyse
 from experiments.comparison.cases import Case
-from experiments.comparison.rows import Row, Source, make_row
+from experiments.comparison.rows import ERROR, NOT_RUN, Row, Source, make_row
 from experiments.config import COLLECTIVES, ExperimentConfig
 from experiments.identity import identity, run_prefix
 from experiments.planning import plan_experiment
@@ -66,6 +66,22 @@ class Measured:
     summary: dict[str, Any] | None
     source: Source
     error: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """The run's, or why there is none."""
+        missing = ERROR if self.source == "failed" else NOT_RUN
+        return str((self.summary or {}).get("verdict", missing))
+
+    @property
+    def run_id(self) -> str:
+        """The run's, if there is one."""
+        return str((self.summary or {}).get("run_id", ""))
+
+    def reason(self, plan: Plan) -> str:
+        """Why it failed, was not run, or is not to be believed; the first of several."""
+        found = (self.summary or {}).get("reasons", ())
+        return self.error or plan.reason or (str(found[0]) if found else "")
 
 
 def measure_cases(
@@ -228,7 +244,7 @@ def _work(plan: Plan) -> int:
         hosts = plan.collective
         sends = (step for steps in hosts.steps for step in steps if step.kind == "send")
         total = sum(len(hosts.paths[step.path].edges) + 2 for step in sends) // hosts.chunks
-        total *= 1 if plan.training is None else plan.training.syncs
+        total *= plan.syncs
     for k in range(plan.rounds):
         planned = plan.round(k)
         total += sum(planned.edge_streams.values()) + 2 * sum(

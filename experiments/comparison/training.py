@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from experiments.comparison.cases import quick_payload_bytes
 from experiments.comparison.figure_training import draw_training
 from experiments.comparison.packets import Measured, compare_configs, comparison_folder
 from experiments.comparison.training_rows import (
@@ -29,7 +30,6 @@ IDLE_SHARE = 0.8
 """Of the baseline's hosts, in the paper; decides what a step takes to compute."""
 FACTORS = (0.25, 0.5, 2.0, 4.0)
 """Of that time: what the baseline is run with beside it."""
-QUICK_DIVISOR = 10
 SCHEDULES = Path(__file__).parent.parent / "schedules"
 _BEST, _BEST_ON = str(SCHEDULES / "best-32gb.yaml"), "nine-cities"
 
@@ -68,7 +68,7 @@ def shared_config(base: ExperimentConfig, *, quick: bool) -> ExperimentConfig:
     """What all runs have: virtual time, and a tenth of the payload if it is to be quick."""
     changes: dict[str, object] = {"clock": "virtual"}
     if quick:
-        changes["payload_bytes"] = max(1, base.payload_bytes // QUICK_DIVISOR)
+        changes["payload_bytes"] = quick_payload_bytes(base)
     return base.model_copy(update=changes)
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from controller.plan import Plan
 from controller.training import Loop
 from experiments.comparison.packets import Measured
-from experiments.comparison.rows import ERROR, NOT_RUN, Source
+from experiments.comparison.rows import ERROR, Source
 from experiments.comparison.tablefiles import (
     markdown_lines,
     number,
@@ -89,7 +89,6 @@ def training_row(name: str, config: ExperimentConfig, plan: Plan, got: Measured)
     t_planned_ms, a_rms = plan.prediction.t_ms, plan.prediction.a_rms
     t_ms = measured.get("t_measured_ms")
     staleness_ms = None if t_ms is None or a_rms is None else t_ms * (a_rms + 0.5)
-    reasons = measured.get("reasons", ())
     return TrainingRow(
         name=name,
         schedule=config.schedule_name,
@@ -107,9 +106,9 @@ def training_row(name: str, config: ExperimentConfig, plan: Plan, got: Measured)
         staleness_ms=0.0 if training.loop == "synchronous" else staleness_ms,
         sums_exact=measured.get("sums_exact"),
         packets_lost=measured.get("packets_lost"),
-        verdict=measured.get("verdict", ERROR if got.source == "failed" else NOT_RUN),
-        reason=got.error or plan.reason or (str(reasons[0]) if reasons else ""),
-        run_id=measured.get("run_id", ""),
+        verdict=got.verdict,
+        reason=got.reason(plan),
+        run_id=got.run_id,
         source=got.source,
     )
 
