@@ -19,7 +19,6 @@ from testbed.network import Network, build_network
 from testbed.processes import Supervisor
 
 READY_LIMIT_S = 120.0
-END_LIMIT_S = 60.0
 
 
 def stage(name: str, detail: str) -> None:

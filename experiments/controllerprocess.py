@@ -8,6 +8,8 @@ from experiments.control import ControlServer
 from experiments.runtime import Runtime
 from testbed.processes import Child, Supervisor, spawn
 
+_END_LIMIT_S = 60.0
+
 
 class ControllerProcess:
     """The controller of a run, which connects to the run's control socket.
@@ -67,7 +69,7 @@ class ControllerProcess:
         if self._child is not None:
             self._supervisor.end(self._child, signal.SIGKILL)
 
-    def stop(self, limit_s: float) -> None:
+    def stop(self) -> None:
         """Tell it to stop and wait for its end; one that was killed is gone already."""
         child = self._child
         if child is None or not self.runs:
@@ -77,4 +79,4 @@ class ControllerProcess:
         else:  # it had no time to connect after its last start
             self._supervisor.end(child, signal.SIGTERM)
         self._supervisor.expect_exit([child])
-        self._supervisor.wait_until(lambda: not self.runs, limit_s, "the controller's end")
+        self._supervisor.wait_until(lambda: not self.runs, _END_LIMIT_S, "the controller's end")

@@ -63,7 +63,7 @@ def emulate(run_dir: Path) -> None:
         fidelity = measure(network, scale=plan.scale, effort=FULL if runtime.verify else SHORT)
         (run_dir / "raw" / FIDELITY_FILE).write_text(fidelity.model_dump_json(indent=1))
         if runtime.verify:
-            standing.controller.stop(DRAIN_LIMIT_S)
+            standing.controller.stop()
         else:
             refuse(fidelity, runtime.limits.at(runtime.clock))
             run = Run(plan, runtime, run_dir, standing)
@@ -87,7 +87,7 @@ def _run_and_record(
     with network.impaired(impairments, changing=changing) as links:
         start_ns = run.rounds(links)
         fault_drops = links.lost()
-    standing.controller.stop(DRAIN_LIMIT_S)
+    standing.controller.stop()
     facts = network_facts(plan, network, control, before, start_ns, impairments, fault_drops)
     _write_json(run_dir / "raw" / "network.json", facts)
     _write_json(run_dir / "raw" / FAULTS_FILE, run.timeline())
@@ -206,7 +206,6 @@ class Run:
 
         If an event may be why they are not, it goes on without them, as packets would.
         """
-        self._supervisor.step(0.0)
         if index not in self._control.confirmed_ns and not self._tolerant:
             raise CliquenetError(f"the rules of round {index} were not confirmed when it started")
         stage("round", f"round {index + 1} of {self._plan.rounds}")

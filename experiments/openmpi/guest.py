@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from controller.plan import Plan, read_plan
-from experiments.bringup import END_LIMIT_S, Standing, brought_up, stage, work_through
+from experiments.bringup import Standing, brought_up, stage, work_through
 from experiments.openmpi.job import AllReduce, Case, Job, Report, Variant
 from experiments.openmpi.launch import agent_script, command, reason
 from experiments.openmpi.package import environment
@@ -49,7 +49,7 @@ def run(folder: Path) -> None:
         stage("up", "network up")
         ranks = _Ranks(job, plan, runtime, folder, standing)
         cases = tuple(ranks.case(variant) for variant in job.variants)
-        standing.controller.stop(END_LIMIT_S)
+        standing.controller.stop()
         standing.network.check()
     report = Report(job=job, cases=cases)
     (folder / "report.json").write_text(report.model_dump_json(indent=1) + "\n")
