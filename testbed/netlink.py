@@ -23,6 +23,8 @@ from testbed.namespaces import Namespace
 
 _HEADER = struct.Struct("=IHHII")
 _BATCH_BYTES = 32768
+_BATCH_REQUESTS = 64
+"""The kernel answers all of a batch before any answer is read: they have to fit its buffer."""
 _RECEIVE_BYTES = 262144
 
 
@@ -152,7 +154,8 @@ def _batches(requests: Iterable[Request]) -> Iterator[list[tuple[int, bytes]]]:
     size = 0
     for number, request in enumerate(requests):
         data = _encode(request, number)
-        if batch and size + len(data) > _BATCH_BYTES:
+        full = len(batch) == _BATCH_REQUESTS or size + len(data) > _BATCH_BYTES
+        if batch and full:
             yield batch
             batch, size = [], 0
         batch.append((number, data))

@@ -2,11 +2,13 @@
 
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.errors import MachineError
 from testbed.netlink import RouteSocket, attribute, attributes
-from testbed.netrequests import End, add_veth, link_counters, list_links
+from testbed.netrequests import End, add_veth, delete_link, link_counters, list_links
 
 
 @given(st.dictionaries(st.integers(1, 100), st.binary(max_size=40), max_size=6))
@@ -27,6 +29,12 @@ def test_the_current_namespace_has_its_loopback() -> None:
     assert loopback.index == 1
     assert loopback.mtu_bytes == 65536
     assert loopback.rx_packets == loopback.tx_packets  # what goes out comes back in
+
+
+def test_more_requests_than_their_answers_have_room_for_are_all_answered() -> None:
+    nobody = 2**31 - 1
+    with RouteSocket() as route, pytest.raises(MachineError, match="refused to delete absent"):
+        route.apply([delete_link("absent", nobody) for _ in range(1000)])
 
 
 def test_a_veth_pair_names_both_ends() -> None:
