@@ -1,6 +1,7 @@
 """Brings up what every run stands on: the network, and the controller that programs it."""
 
 import json
+import resource
 import signal
 import socket
 import sys
@@ -46,6 +47,7 @@ def brought_up(plan: Plan, runtime: Runtime, run_dir: Path) -> Iterator[Standing
     CliquenetError
         The network or the controller did not come up.
     """
+    allow_open_files()
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cliquenet-")))
         supervisor = Supervisor()
@@ -91,6 +93,12 @@ def work_through(work: Callable[[], None]) -> int:
         sys.stderr.write("error: interrupted\n")
         return 130
     return 0
+
+
+def allow_open_files() -> None:
+    """As many as this process may have: a large network's links are probed all at once."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _free_port() -> int:
