@@ -11,9 +11,10 @@ from testbed.commands import run
 from testbed.errors import CommandError, MachineError
 from testbed.locking import file_lock
 from testbed.paths import cache_dir, give_to_caller, make_dir
+from testbed.preflight import is_root
 from testbed.progress import Step
 
-_LIMIT_S = 120.0
+_LIMIT_S = 300.0
 _VERSIONS = "packages"
 """File beside what was unpacked: the packages and their versions, written at the end."""
 
@@ -49,12 +50,32 @@ def versions(folder: Path) -> dict[str, str]:
     return dict(pairs)
 
 
+def download(package: str, folder: Path) -> None:
+    """Have the package manager put a package into a folder.
+
+    Where its list of packages is missing or old, root renews it, as set-up would.
+
+    Raises
+    ------
+    CommandError
+        The package does not come.
+    """
+    argv = ["apt-get", "download", "-q", package]
+    try:
+        run(argv, cwd=folder, timeout_s=_LIMIT_S)
+    except CommandError:
+        if not is_root():
+            raise
+        run(["apt-get", "update", "-q"], timeout_s=_LIMIT_S)
+        run(argv, cwd=folder, timeout_s=_LIMIT_S)
+
+
 def _fetch(name: str, packages: Sequence[str], folder: Path) -> None:
     lines = []
     try:
         with Step(f"fetching {name}"):
             for package in packages:
-                run(["apt-get", "download", "-q", package], cwd=folder, timeout_s=_LIMIT_S)
+                download(package, folder)
             for archive in sorted(folder.glob("*.deb")):
                 form = "${Package} ${Version}"
                 lines.append(run(["dpkg-deb", "--show", f"--showformat={form}", str(archive)]))

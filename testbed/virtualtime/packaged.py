@@ -12,8 +12,8 @@ from testbed.commands import run
 from testbed.errors import CommandError, MachineError
 from testbed.locking import file_lock
 from testbed.paths import cache_dir, give_to_caller, make_dir
-from testbed.preflight import is_root
 from testbed.progress import Step
+from testbed.unpacked import download
 from testbed.virtualtime.boot import Boot
 
 PACKAGE = "user-mode-linux"
@@ -128,23 +128,6 @@ def ensure_packaged_kernel() -> PackagedKernel:
         return found or _fetch(_cache())
 
 
-def _download(folder: Path) -> None:
-    """Have the package manager put the package into a folder.
-
-    Where its list of packages is missing or old, root can renew it, as set-up would.
-    """
-    for left in folder.glob(f"{PACKAGE}_*.deb"):
-        left.unlink()
-    argv = ["apt-get", "download", "-q", PACKAGE]
-    try:
-        run(argv, cwd=folder, timeout_s=_LIMIT_S)
-    except CommandError:
-        if not is_root():
-            raise
-        run(["apt-get", "update", "-q"], timeout_s=_LIMIT_S)
-        run(argv, cwd=folder, timeout_s=_LIMIT_S)
-
-
 def _cache() -> Path:
     return cache_dir() / "packaged"
 
@@ -152,7 +135,9 @@ def _cache() -> Path:
 def _fetch(cache: Path) -> PackagedKernel:
     try:
         with Step(f"fetching {PACKAGE}"):
-            _download(cache)
+            for left in cache.glob(f"{PACKAGE}_*.deb"):
+                left.unlink()
+            download(PACKAGE, cache)
             (archive,) = cache.glob(f"{PACKAGE}_*.deb")
             folder = cache / archive.name.split("_")[1].replace("%3a", "-")
             run(["dpkg", "-x", str(archive), str(folder)], timeout_s=_LIMIT_S)

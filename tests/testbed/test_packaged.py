@@ -111,7 +111,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_root_renews_the_list_of_packages_and_fetches_once(packages: Path, monkeypatch) -> None:
-    monkeypatch.setattr(packaged, "is_root", lambda: True)
+    monkeypatch.setattr("testbed.unpacked.is_root", lambda: True)
     kernel = packaged.ensure_packaged_kernel()
     assert (kernel.package_version, kernel.release) == ("6.1um9+b1", "6.1.9")
     assert packaged.ensure_packaged_kernel() == kernel
@@ -120,7 +120,7 @@ def test_root_renews_the_list_of_packages_and_fetches_once(packages: Path, monke
 
 
 def test_without_a_list_of_packages_others_are_told_what_to_do(packages: Path, monkeypatch) -> None:
-    monkeypatch.setattr(packaged, "is_root", lambda: False)
+    monkeypatch.setattr("testbed.unpacked.is_root", lambda: False)
     with pytest.raises(MachineError, match=r"cannot fetch user-mode-linux: .*apt-get update"):
         packaged.ensure_packaged_kernel()
     assert packaged.packaged_kernel() is None
