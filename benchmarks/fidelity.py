@@ -9,7 +9,6 @@ object. Status 1 if a sabotage was not found.
 
 import json
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -18,7 +17,7 @@ import typer
 from rich.console import Console
 
 from benchmarks.fidelityguest import Job, Report
-from benchmarks.guestprogram import run_guest_program
+from benchmarks.guestprogram import run_guest_job
 from benchmarks.sabotage import Sabotaged
 from benchmarks.tclink import EFFORT, Asked
 from experiments.comparison.tablefiles import (
@@ -30,7 +29,6 @@ from experiments.comparison.tablefiles import (
 )
 from testbed.commandline import run_command_line
 from testbed.errors import CliquenetError
-from testbed.jsonmodel import read_model
 from testbed.linkfigures import LinkFigures
 from testbed.paths import give_to_caller, make_dir
 
@@ -53,17 +51,7 @@ def run_guest(job: Job) -> Report:
     CliquenetError
         It failed; its last line.
     """
-    with tempfile.TemporaryDirectory(prefix="cliquenet-") as name:
-        folder = Path(name)
-        (folder / "job.json").write_text(job.model_dump_json())
-        run_guest_program(
-            "benchmarks.fidelityguest",
-            folder / "job.json",
-            folder / "report.json",
-            writable=folder,
-            memory_mb=_GUEST_MB,
-        )
-        return read_model(Report, folder / "report.json")
+    return run_guest_job("benchmarks.fidelityguest", job, Report, memory_mb=_GUEST_MB)
 
 
 def row(who: str, asked: Asked, found: LinkFigures) -> dict[str, Any]:

@@ -1,13 +1,35 @@
 """Runs one of this folder's programs inside the virtual machine."""
 
 import sys
+import tempfile
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
 
 from testbed.errors import CliquenetError
+from testbed.jsonmodel import read_model
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import run_in_virtual_time
 
 _ROOT = Path(__file__).parent.parent
+Report = TypeVar("Report", bound=BaseModel)
+
+
+def run_guest_job(module: str, job: BaseModel, report: type[Report], *, memory_mb: int) -> Report:
+    """Let a module that takes the files of a job and of its report do the job.
+
+    Raises
+    ------
+    CliquenetError
+        See `run_guest_program`.
+    """
+    with tempfile.TemporaryDirectory(prefix="cliquenet-") as name:
+        folder = Path(name)
+        (folder / "job.json").write_text(job.model_dump_json())
+        files = folder / "job.json", folder / "report.json"
+        run_guest_program(module, *files, writable=folder, memory_mb=memory_mb)
+        return read_model(report, files[1])
 
 
 def run_guest_program(

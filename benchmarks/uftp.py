@@ -19,7 +19,7 @@ import typer
 
 from agents.records import Kind, read_events
 from agents.wire import ELEMENT_BYTES, stream_layout
-from benchmarks.guestprogram import run_guest_program
+from benchmarks.guestprogram import run_guest_job
 from benchmarks.uftpguest import Case, Job, Report
 from benchmarks.uftpprogram import uftp_folder
 from controller.plan import read_plan
@@ -29,7 +29,6 @@ from experiments.runtime import read_runtime
 from experiments.sources import load_config
 from testbed.commandline import run_command_line
 from testbed.errors import InputError
-from testbed.jsonmodel import read_model
 from testbed.paths import give_to_caller, make_dir
 from testbed.progress import Step
 
@@ -93,17 +92,7 @@ def run_guest(job: Job) -> Report:
     CliquenetError
         It failed; its last line.
     """
-    with tempfile.TemporaryDirectory(prefix="cliquenet-") as name:
-        folder = Path(name)
-        (folder / "job.json").write_text(job.model_dump_json())
-        run_guest_program(
-            "benchmarks.uftpguest",
-            folder / "job.json",
-            folder / "report.json",
-            writable=folder,
-            memory_mb=_GUEST_MB,
-        )
-        return read_model(Report, folder / "report.json")
+    return run_guest_job("benchmarks.uftpguest", job, Report, memory_mb=_GUEST_MB)
 
 
 def own_rows(rounds: int) -> list[dict[str, Any]]:

@@ -1,31 +1,17 @@
 """All-reduce between the hosts of nine cities, as a user would run it; a tenth of the payload."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from command import cliquenet
 
 pytestmark = pytest.mark.machine
-ROOT = Path(__file__).parents[2]
-LIMIT_S = 600
 
 
 def experiment(results: Path, *options: str) -> dict:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "experiments.cli", "experiment"),
-            *("--results", str(results), "--payload", "179MB", *options),
-        ],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    done = cliquenet(*("experiment", "--results", str(results), "--payload", "179MB"), *options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "verdict  PASS" in done.stdout
     return json.loads((results / "latest" / "summary.json").read_text())

@@ -1,12 +1,11 @@
 """Islands average what packets bring them: the measured survival curve is the planned one."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command import cliquenet
 
 from agents.averaging import Replay, start_tables
 from agents.state import read_states
@@ -15,8 +14,6 @@ from agents.wire import stream_layout
 from controller.plan import read_plan
 
 pytestmark = pytest.mark.machine
-ROOT = Path(__file__).parents[2]
-LIMIT_S = 600
 
 
 @pytest.fixture(
@@ -28,15 +25,7 @@ def run(request, tmp_path_factory) -> tuple[Path, dict, float]:
     schedule, rounds, lifetime = request.param
     results = tmp_path_factory.mktemp(schedule)
     options = ("--schedule", schedule, "--rounds", str(rounds), "--payload", "60MB")
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.cli", "experiment", "--results", results, *options],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    done = cliquenet("experiment", "--results", str(results), *options)
     summary_path = results / "latest" / "summary.json"
     assert summary_path.is_file(), done.stdout + done.stderr
     return results / "latest", json.loads(summary_path.read_text()), lifetime

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command import cliquenet
 
 from benchmarks.kills import trial
 from experiments.planning import plan_experiment
@@ -25,18 +26,6 @@ ROOT = Path(__file__).parents[2]
 EXPECTED = Path(__file__).with_name("expected_triangles.json")
 LIMIT_S = 600
 SMALL = ("--payload", "179MB", "--rounds", "2", "--trees", "shortest-path")
-
-
-def cliquenet(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "experiments.cli", *arguments],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
 
 
 def experiment(results: Path, *options: str, status: int = 0) -> dict:

@@ -1,16 +1,13 @@
 """Losses and restarts that a config asks for, on real packets: counted, recovered, repeatable."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from command import cliquenet
 
 pytestmark = pytest.mark.machine
-ROOT = Path(__file__).parents[2]
-LIMIT_S = 600
 CONFIG = """
 schedule: triangles
 trees: shortest-path
@@ -28,15 +25,7 @@ def run(folder: Path, text: str) -> dict:
     keep = "" if "resend_ms" in text else "resend_ms: 20\n"
     (folder / "own.yaml").write_text(CONFIG + keep + text)
     options = ("--config", str(folder / "own.yaml"), "--results", str(folder))
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.cli", "experiment", *options],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    done = cliquenet("experiment", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((folder / "latest" / "summary.json").read_text())
 

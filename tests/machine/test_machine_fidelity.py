@@ -1,11 +1,10 @@
 """Every link measured on packets: ours, stock Mininet's, and some built wrong on purpose."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command import cliquenet
 
 from benchmarks.fidelity import run_guest, unfound
 from benchmarks.fidelityguest import Job, Report
@@ -23,18 +22,6 @@ LINKS = (
     Asked(rate_mbps=1000, delay_ms=50),
     Asked(rate_mbps=10_000, delay_ms=10),
 )
-
-
-def cliquenet(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "experiments.cli", *arguments],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
