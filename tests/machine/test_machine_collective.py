@@ -11,7 +11,7 @@ pytestmark = pytest.mark.machine
 
 
 def experiment(results: Path, *options: str) -> dict:
-    done = cliquenet(*("experiment", "--results", str(results), "--payload", "179MB"), *options)
+    done = cliquenet("experiment", "--results", str(results), "--payload", "179MB", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "verdict  PASS" in done.stdout
     return json.loads((results / "latest" / "summary.json").read_text())
