@@ -18,12 +18,13 @@ from agents.operands import Operands, chunk_layout
 from agents.orders import Message, Orders
 from agents.records import Kind, Recorder
 from agents.rounds import NEVER_NS
-from agents.sockets import BurstReceiver, interface_index, precise_timers, udp_counters
+from agents.sockets import BurstReceiver, interface_index, udp_counters
 from agents.takeover import TakeOver, read_take_over
 from agents.wire import PacketType
 from controller.hostplan import HostPlan, HostStep
 from controller.training import unroll
 from testbed.errors import CliquenetError
+from testbed.timers import set_timer_slack
 
 ROLE = "collective"
 
@@ -73,7 +74,7 @@ class Host:
 
     def run(self) -> None:
         """Send and receive until all steps are done or the deadline has come."""
-        precise_timers()
+        set_timer_slack(1)
         channel = self._channel
         deadline_ns = self._ctx.deadline_ns
         now_ns = time.monotonic_ns()

@@ -18,9 +18,10 @@ from agents.ownstream import OwnStream
 from agents.records import Recorder
 from agents.resumption import read_former, rows_behind
 from agents.rounds import NEVER_NS, RoundWindow
-from agents.sockets import precise_timers, udp_counters
+from agents.sockets import udp_counters
 from agents.state import SUFFIX, State
 from agents.weights import Weights
+from testbed.timers import set_timer_slack
 
 ROLE = "island"
 
@@ -73,7 +74,7 @@ class Island:
 
     def run(self) -> None:
         """Send and receive until everything is done or the deadline has come."""
-        precise_timers()
+        set_timer_slack(1)
         emitter, collector, window = self._emitter, self._collector, self._window
         deadline_ns = self._ctx.deadline_ns
         now_ns = self._begin()

@@ -4,7 +4,6 @@ The socket module lacks the names of several Linux options; their numbers here
 are those of the kernel's headers.
 """
 
-import ctypes
 import ipaddress
 import select
 import socket
@@ -27,7 +26,6 @@ _IP_MULTICAST_ALL: Final = 49
 _SOL_UDP: Final = 17
 _UDP_SEGMENT: Final = 103
 _UDP_GRO: Final = 104
-_PR_SET_TIMERSLACK: Final = 29
 _CONTROL_BYTES: Final = 2 * socket.CMSG_SPACE(4)
 
 BUFFER_BYTES: Final = 64 << 20
@@ -36,12 +34,6 @@ _LARGEST_RECEIVE: Final = 1 << 16
 _NS_PER_S: Final = 1_000_000_000
 _LONG_WAIT_NS: Final = 1_000_000
 _EARLY_FRACTION: Final = 256
-
-
-def precise_timers() -> None:
-    """Let this thread's timers fire on time instead of up to 50 µs late."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_TIMERSLACK) failed")
 
 
 def is_group(address: Endpoint) -> bool:

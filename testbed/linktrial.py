@@ -1,9 +1,7 @@
 """Puts every direction of every link to the test at once, and works its figures out."""
 
-import ctypes
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,9 +18,9 @@ from testbed.shaping import (
     read_queues,
     serialisation_ns,
 )
+from testbed.timers import precise_timers
 
 NS_PER_S = 1_000_000_000
-_PR_SET_TIMERSLACK, _PR_GET_TIMERSLACK = 29, 30
 _SPACING_NS = 1_013_700
 """No divisor in common with the kernel's tick, nor with delays."""
 _PATIENCE_NS = 1_000_000_000
@@ -112,18 +110,6 @@ def try_links(directions: Sequence[Direction], mtu_bytes: int, effort: Effort) -
         for index, member in enumerate(members)
     )
     return Trial(links, (percentile(np.array(late_ns, dtype=np.float64), 99.0) or 0.0) / 1e3)
-
-
-@contextmanager
-def precise_timers() -> Iterator[None]:
-    """Let this process wake up when it asked to, and not up to 50 µs later, for a block."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    slack_ns = libc.prctl(_PR_GET_TIMERSLACK, 0, 0, 0, 0)
-    libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
-    try:
-        yield
-    finally:
-        libc.prctl(_PR_SET_TIMERSLACK, slack_ns, 0, 0, 0)
 
 
 def slots(shapes: Sequence[Shape], mtu_bytes: int, effort: Effort) -> list[Slot]:
