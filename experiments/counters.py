@@ -1,8 +1,10 @@
 """What the agents and the network counted, put together: places of loss, memory used."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.network_record import NetworkRecord
 from experiments.rundata import RunData
 from testbed.errors import InputError
 
@@ -38,18 +40,36 @@ def drop_places(run: RunData) -> dict[str, int]:
         ``"shaper chi-3"``, ``"switch hkg"``; places where nothing was dropped
         are left out.
     """
-    places = {f"shaper {q.interface}": q.drops - q.drops_before for q in run.network.qdiscs}
-    places |= {f"switch {name}": count for name, count in run.network.switch_drops.items()}
-    for role, by_city in run.counters.items():
-        for code, counted in by_city.items():
-            node = f"{role} {code}"
-            udp = _entry(counted, "udp", node)
-            # The kernel tells of a full socket twice: to its reader, and in the host's sum.
-            full = max(_entry(counted, "socket_overflow", node), udp.get("RcvbufErrors", 0))
-            places[f"{node}: socket full"] = full
-            places[f"{node}: no such port"] = udp.get("NoPorts", 0)
-            for reason, count in _entry(counted, "drops", node).items():
-                places[f"{node}: {reason}"] = count
+    nodes = (
+        (f"{role} {code}", counted)
+        for role, by_city in run.counters.items()
+        for code, counted in by_city.items()
+    )
+    return dropped_by_place(run.network, nodes)
+
+
+def dropped_by_place(
+    network: NetworkRecord, nodes: Iterable[tuple[str, dict[str, Any]]]
+) -> dict[str, int]:
+    """Count what a network and agents dropped; see `drop_places`.
+
+    Parameters
+    ----------
+    network
+        What shapers and switches counted.
+    nodes
+        Names of agents, such as ``island nyc``, and what each counted.
+    """
+    places = {f"shaper {q.interface}": q.drops - q.drops_before for q in network.qdiscs}
+    places |= {f"switch {name}": count for name, count in network.switch_drops.items()}
+    for node, counted in nodes:
+        udp = _entry(counted, "udp", node)
+        # The kernel tells of a full socket twice: to its reader, and in the host's sum.
+        full = max(_entry(counted, "socket_overflow", node), udp.get("RcvbufErrors", 0))
+        places[f"{node}: socket full"] = full
+        places[f"{node}: no such port"] = udp.get("NoPorts", 0)
+        for reason, count in _entry(counted, "drops", node).items():
+            places[f"{node}: {reason}"] = count
     return {place: count for place, count in sorted(places.items()) if count}
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from agents.operands import chunk_layout
 from agents.records import Kind
 from experiments.conservation import Conservation
+from experiments.counters import dropped_by_place
 from experiments.hostresumption import check_takeovers, known_before, resumptions
 from experiments.hostrun import NS_PER_MS, HostRun, load_host_run
 from experiments.network_record import measured_loads
@@ -21,7 +22,6 @@ from experiments.results import (
     write_json,
 )
 from experiments.sumanalysis import (
-    aggregator_drops,
     aggregator_entries,
     check_aggregators,
     count_datagrams,
@@ -238,15 +238,10 @@ def _check_losses(lost: int, drops: dict[str, int]) -> list[Finding]:
 
 def _drops(run: HostRun) -> dict[str, int]:
     """Datagrams that were dropped, by place and reason."""
-    places = {f"shaper {q.interface}": q.drops - q.drops_before for q in run.network.qdiscs}
-    places |= {f"switch {name}": count for name, count in run.network.switch_drops.items()}
-    for code, counted in zip(run.plan.topology.codes, run.counters, strict=True):
-        full = max(counted["socket_overflow"], counted["udp"].get("RcvbufErrors", 0))
-        places[f"host {code}: socket full"] = full
-        places[f"host {code}: no such port"] = counted["udp"].get("NoPorts", 0)
-        places |= {f"host {code}: {why}": count for why, count in counted["drops"].items()}
-    places |= aggregator_drops(run.aggregators, run.plan.topology.codes)
-    return {place: count for place, count in sorted(places.items()) if count}
+    codes = run.plan.topology.codes
+    hosts = [(f"host {code}", own) for code, own in zip(codes, run.counters, strict=True)]
+    adding = [(f"aggregator {codes[i]}", r.counters) for i, r in run.aggregators.items()]
+    return dropped_by_place(run.network, [*hosts, *adding])
 
 
 def _asked_drops(run: HostRun) -> dict[str, int]:

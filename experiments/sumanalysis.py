@@ -152,18 +152,6 @@ def count_datagrams(
     return sent, came
 
 
-def aggregator_drops(aggregators: Aggregators, codes: Sequence[str]) -> dict[str, int]:
-    """Datagrams that aggregators dropped, by place and reason."""
-    places: dict[str, int] = {}
-    for city, record in aggregators.items():
-        node, counted = f"aggregator {codes[city]}", record.counters
-        full = max(counted["socket_overflow"], counted["udp"].get("RcvbufErrors", 0))
-        places[f"{node}: socket full"] = full
-        places[f"{node}: no such port"] = counted["udp"].get("NoPorts", 0)
-        places |= {f"{node}: {why}": count for why, count in counted["drops"].items()}
-    return places
-
-
 def check_aggregators(aggregators: Aggregators, codes: Sequence[str]) -> list[Finding]:
     """Sums that left before everything of them had come are of no use to anybody."""
     return [
