@@ -7,6 +7,7 @@ from agents.wire import check_sources
 from controller.collectives.bounds import find_bounds
 from controller.collectives.check import check_schedule
 from controller.collectives.choose import choose
+from controller.collectives.generators import first_edge_link
 from controller.collectives.hosts import ALL_REDUCE, host_plan
 from controller.collectives.resynthesis import changed
 from controller.collectives.sums import best_sum, sum_plan
@@ -183,7 +184,7 @@ def _check_events(config: ExperimentConfig, topology: Topology) -> None:
 def _check_connected(config: ExperimentConfig, topology: Topology) -> None:
     """Refuse links that together cut a city off."""
     network = datagram_network(topology, config.mtu_bytes, config.scale)
-    access = 2 * len(topology.cities)
+    access = first_edge_link(topology)
     cuts = (fault for fault in config.events if isinstance(fault, LinkCut))
     down: set[int] = set()
     for cut in sorted(cuts, key=lambda fault: fault.at_ms):

@@ -7,6 +7,7 @@ import pandas as pd
 
 from controller.collectives.choose import choose
 from controller.collectives.gathering import SYNTHESISED
+from controller.collectives.generators import first_edge_link
 from controller.collectives.hosts import schedule_of
 from controller.collectives.interruption import Break, Interruption
 from controller.collectives.network import without_links
@@ -133,7 +134,7 @@ def known_before(
         return None
     network = datagram_network(plan.topology, runtime.mtu_bytes, plan.scale)
     edges = [e.index for e in plan.topology.edges if f"{e.src}→{e.dst}" in cuts[0].directions]
-    links = frozenset(2 * len(plan.topology.cities) + edge for edge in edges)
+    links = frozenset(first_edge_link(plan.topology) + edge for edge in edges)
     schedule = schedule_of(hosts, plan.topology, network)
     at_ps = cuts[0].happened_ns * PS_PER_NS
     ready = resynthesise(

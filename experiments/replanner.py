@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from controller.collectives.generators import first_edge_link
 from controller.collectives.hosts import host_plan, schedule_of
 from controller.collectives.interruption import Break, Interruption, State, interrupted
 from controller.collectives.network import Network
@@ -61,7 +62,7 @@ class Replanner:
         self._topology = plan.topology
         self._base = datagram_network(plan.topology, mtu_bytes, plan.scale)
         self._effort = Effort(seed, ATTEMPTS)
-        self._access = 2 * len(plan.topology.cities)
+        self._access = first_edge_link(plan.topology)
         self.hosts: HostPlan = plan.collective
         self._schedule = schedule_of(self.hosts, plan.topology, self._base)
 

@@ -142,6 +142,11 @@ def cities(topology: Topology, *, multicast: bool = False, aggregates: bool = Fa
     return make_network(topology.name, [*islands, *switches], links)
 
 
+def first_edge_link(topology: Topology) -> int:
+    """The link of `cities` that is edge 0 of a topology; the others follow in order."""
+    return 2 * len(topology.cities)
+
+
 def _gbps(rate_gbps: float) -> float:
     return rate_gbps * 125.0
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from controller.collectives.generators import first_edge_link
 from controller.collectives.network import PS_PER_US, Network
 from controller.collectives.program import node_programs
 from controller.collectives.routes import collect, path_way
@@ -94,7 +95,7 @@ def schedule_of(hosts: HostPlan, topology: Topology, network: Network) -> Schedu
     network
         The one that the schedule was made for.
     """
-    access = 2 * len(topology.cities)
+    access = first_edge_link(topology)
     cities = len(topology.codes)
     ways = [
         path_way(network, [2 * p.src, *(access + edge for edge in p.edges), 2 * p.dst + 1])
@@ -170,7 +171,7 @@ def edges_between(
     InputError
         They do not lead from one city to the other.
     """
-    access = 2 * len(topology.cities)
+    access = first_edge_link(topology)
     edges = tuple(link - access for link in links)
     known = all(0 <= edge < len(topology.edges) for edge in edges)
     way = [topology.edges[edge] for edge in edges] if known else []
