@@ -251,9 +251,9 @@ def main() -> int:
     parser.add_argument("--senders", type=int, default=8, help="streams that are added up")
     parser.add_argument("--buffers", type=int, default=704, help="of one round, of all senders")
     parser.add_argument("--lag", type=int, default=2, help="bursts that a sender is behind")
-    parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement")
     parser.add_argument("--engines", choices=KINDS, nargs="+", default=list(KINDS))
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--soak-s", type=float, default=6.0, help="seconds of the soak; 0: none")
     options = parser.parse_args()
     if len(os.sched_getaffinity(0)) < 2:

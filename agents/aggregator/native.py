@@ -38,6 +38,8 @@ from agents.wire import ELEMENT_BYTES, Cause
 from testbed.errors import InputError
 
 _Bitmaps = npt.NDArray[np.uint64]
+_LINE_BYTES = 64
+"""Of the cache: rows begin with one."""
 
 
 class NativeEngine:
@@ -84,11 +86,12 @@ class NativeEngine:
         self._failure: BaseException | None = None
         rows = settings.slots // settings.ways * settings.ways
         block_bytes = settings.layout.elements * ELEMENT_BYTES
+        pitch = -(-block_bytes // _LINE_BYTES) * _LINE_BYTES
         self._slots = np.zeros(rows, SLOT_DTYPE)
         self._arrays: dict[str, npt.NDArray[Any]] = {
             "slots": self._slots,
             "row": np.zeros(rows, ROW_DTYPE),
-            "memory": np.frombuffer(reserve(rows * block_bytes), np.uint8),
+            "memory": np.frombuffer(reserve(rows * pitch), np.uint8),
             "free_rows": np.zeros(rows, np.uint32),
             "scratch": np.zeros(block_bytes, np.uint8),
             "ring": ring.memory,
@@ -97,7 +100,7 @@ class NativeEngine:
         }
         self._live: dict[int, int] = {}
         self._bitmaps: dict[int, tuple[_Bitmaps, _Bitmaps]] = {}
-        self._state = self._first_state(rows)
+        self._state = self._first_state(rows, pitch)
         self._state.passes = next(filter(None, map(self._kernel.passes, vectors)), None)
         self._at = ctypes.byref(self._state)
 
@@ -214,7 +217,7 @@ class NativeEngine:
                 live.sent_datagrams = live.sent_bytes = 0
         return sent
 
-    def _first_state(self, rows: int) -> EngineState:
+    def _first_state(self, rows: int, pitch: int) -> EngineState:
         settings, layout, ring = self._settings, self._settings.layout, self._ring
         serve_want = WeakMethod(self._serve_want)  # a callback of ctypes is never collected
         self._want = WANT_FUNCTION(lambda state, what: _serve(serve_want(), state, what))
@@ -238,6 +241,7 @@ class NativeEngine:
             ordered=settings.ordered,
             oldest=NONE,
             newest=NONE,
+            pitch=pitch,
             next_seq=ring.next_seq,
             sent_seq=ring.sent_seq,
             ring_rows=ring.rows,

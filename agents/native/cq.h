@@ -88,9 +88,10 @@ struct cq_engine {
     /* table */
     uint32_t sets, ways, rows, mixes, policy, holds, ordered;
     uint32_t occupied, high_water, untouched, freed, oldest, newest;
+    uint32_t pitch;            /* bytes from one row of the memory to the next */
     struct cq_slot *slots;     /* sets × ways */
     struct cq_row *row;        /* rows */
-    uint8_t *memory;           /* rows × elements × 4 bytes */
+    uint8_t *memory;           /* rows × pitch bytes */
     uint32_t *free_rows;       /* the first `freed` of `rows` are valid */
     uint8_t *scratch;          /* elements × 4 bytes */
     const struct cq_pass *passes; /* of `run.c`; null: all goes by `receive.c` */
@@ -132,7 +133,7 @@ static inline uint32_t cq_elements_of(const struct cq_engine *e, uint32_t block)
 
 static inline uint8_t *cq_row_elements(const struct cq_engine *e, uint32_t row)
 {
-    return e->memory + (size_t)row * e->elements * 4;
+    return e->memory + (size_t)row * e->pitch;
 }
 
 /* crc.c */
@@ -143,10 +144,9 @@ uint32_t cq_datagram_crc(const uint8_t *datagram, size_t size);
  * the checksum of datagram `p`. */
 struct cq_pass {
     uint32_t (*copy)(uint8_t *out, const uint8_t *p, size_t count);
-    uint32_t (*add)(uint8_t *sums, const uint8_t *p, size_t count, const uint8_t *ahead,
-                    int *left);
+    uint32_t (*add)(uint8_t *sums, const uint8_t *p, size_t count, int *left);
     uint32_t (*sum)(uint8_t *out, const uint8_t *header, const uint8_t *a, const uint8_t *p,
-                    size_t count, const uint8_t *ahead, uint32_t *crc_out, int *left);
+                    size_t count, uint32_t *crc_out, int *left);
 };
 extern const struct cq_pass cq_pass_wide, cq_pass_narrow;
 
@@ -186,6 +186,7 @@ void cq_release(struct cq_engine *e, struct cq_slot *slot);
 
 /* table.c */
 uint32_t cq_free_row(const struct cq_engine *e);
+void cq_turn_free_rows(struct cq_engine *e, uint32_t count);
 void cq_place(struct cq_engine *e, struct cq_slot *slot, const struct cq_part *come);
 struct cq_part cq_part_of(const struct cq_engine *e, uint32_t row);
 void cq_take_block(struct cq_engine *e, struct cq_round *round, uint32_t block,

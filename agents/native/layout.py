@@ -126,7 +126,7 @@ class EngineState(ctypes.Structure):
         *((name, _U32) for name in ("sets", "ways", "rows", "mixes", "policy")),
         *((name, _U32) for name in ("holds", "ordered")),
         *((name, _U32) for name in ("occupied", "high_water", "untouched", "freed")),
-        *((name, _U32) for name in ("oldest", "newest")),
+        *((name, _U32) for name in ("oldest", "newest", "pitch")),
         *((name, _POINTER) for name in ("slots", "row", "memory", "free_rows", "scratch")),
         ("passes", _POINTER),
         ("live", Round * LIVE_ROUNDS),

@@ -94,11 +94,10 @@ FOLDING_INLINE uint32_t finish(vector rest, const uint8_t *tail, size_t count)
 
 /* Copy `b`, or add it to `a`, into `out`; `crc` is that over `b`, `crc_out` (SUM) over `out`.
  *
- * What the next passes will write is fetched into the cache meanwhile: `ahead`, and (SUM) a
- * row of the ring that follows on this one; any address will do for that. */
+ * A row of the ring that follows on this one is fetched into the cache meanwhile (SUM); any
+ * address will do for that. */
 FOLDING_INLINE uint32_t run(uint8_t *out, const uint8_t *a, const uint8_t *b, size_t count,
-                            const uint8_t *ahead, uint32_t crc, uint32_t *crc_out, int *left,
-                            enum mode mode)
+                            uint32_t crc, uint32_t *crc_out, int *left, enum mode mode)
 {
     struct work w = {.out = out, .a = a, .b = b};
     w.in[0] = (vector)(elements){crc};
@@ -108,7 +107,6 @@ FOLDING_INLINE uint32_t run(uint8_t *out, const uint8_t *a, const uint8_t *b, si
     size_t at = STRIDE;
     for (; at + STRIDE <= count; at += STRIDE) {
         stride(&w, at, mode, 0);
-        fetch(ahead + at - STRIDE);
         if (mode == SUM)
             fetch(out + RING_AHEAD * (count + CQ_HEADER_BYTES) + at - STRIDE);
     }
@@ -139,19 +137,18 @@ WITH_FOLDING static uint32_t pass_copy(uint8_t *out, const uint8_t *p, size_t co
 {
     const uint8_t *b = p + CQ_HEADER_BYTES;
     int left;
-    return run(out, b, b, count, b, header_crc(p), NULL, &left, COPY);
+    return run(out, b, b, count, header_crc(p), NULL, &left, COPY);
 }
 
-WITH_FOLDING static uint32_t pass_add(uint8_t *sums, const uint8_t *p, size_t count,
-                                      const uint8_t *ahead, int *left)
+WITH_FOLDING static uint32_t pass_add(uint8_t *sums, const uint8_t *p, size_t count, int *left)
 {
-    return run(sums, sums, p + CQ_HEADER_BYTES, count, ahead, header_crc(p), NULL, left, ADD);
+    return run(sums, sums, p + CQ_HEADER_BYTES, count, header_crc(p), NULL, left, ADD);
 }
 
 WITH_FOLDING static uint32_t pass_sum(uint8_t *out, const uint8_t *header, const uint8_t *a,
-                                      const uint8_t *p, size_t count, const uint8_t *ahead,
-                                      uint32_t *crc_out, int *left)
+                                      const uint8_t *p, size_t count, uint32_t *crc_out,
+                                      int *left)
 {
     *crc_out = header_crc(header);
-    return run(out, a, p + CQ_HEADER_BYTES, count, ahead, header_crc(p), crc_out, left, SUM);
+    return run(out, a, p + CQ_HEADER_BYTES, count, header_crc(p), crc_out, left, SUM);
 }

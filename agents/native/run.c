@@ -47,12 +47,6 @@ static void note_taken(struct cq_engine *e, const struct run *run, uint32_t bloc
     run->round->contributions++;
 }
 
-/* Where the sum of the next block may lie; any address does, for it is only fetched. */
-static const uint8_t *ahead(const struct cq_engine *e, const struct run *run, uint32_t block)
-{
-    return cq_row_elements(e, cq_find(e, run->round, block + 1)->first_row);
-}
-
 /* Each of these returns whether the checksum was right; if not, nothing has changed. */
 
 static int store(struct cq_engine *e, const struct run *run, uint32_t block, const uint8_t *p,
@@ -76,7 +70,7 @@ static int add(struct cq_engine *e, const struct run *run, uint32_t block, const
     uint8_t *sums = cq_row_elements(e, slot->first_row);
     int left;
     uint32_t count = e->row_bytes - CQ_HEADER_BYTES;
-    if (e->passes->add(sums, p, count, ahead(e, run, block), &left) != get32(p + AT_CRC)) {
+    if (e->passes->add(sums, p, count, &left) != get32(p + AT_CRC)) {
         cq_subtract(sums, elements, e->elements);
         return 0;
     }
@@ -100,8 +94,7 @@ static int complete(struct cq_engine *e, const struct run *run, uint32_t block, 
     cq_write_header(e, header, run->round, block, &sum, CQ_COMPLETE, now_ns);
     int left;
     uint32_t crc_out, count = e->row_bytes - CQ_HEADER_BYTES;
-    uint32_t crc = e->passes->sum(payload, header, sum.elements, p, count, ahead(e, run, block),
-                               &crc_out, &left);
+    uint32_t crc = e->passes->sum(payload, header, sum.elements, p, count, &crc_out, &left);
     if (crc != get32(p + AT_CRC))
         return 0;
     memcpy(row, header, sizeof header);
@@ -158,6 +151,7 @@ uint32_t cq_take_run(struct cq_engine *e, const uint8_t *buffer, uint32_t length
     if (!is_run(e, buffer, length, segment, &run))
         return 0;
     uint32_t block = (uint32_t)get64(buffer + AT_BLOCK), count = length / segment, i = 0;
+    cq_turn_free_rows(e, count);
     while (i < count && take(e, &run, block + i, buffer + (size_t)i * segment, now_ns))
         i++;
     if (i)

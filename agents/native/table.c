@@ -19,6 +19,23 @@ uint32_t cq_free_row(const struct cq_engine *e)
     return e->freed ? e->free_rows[e->freed - 1] : e->untouched;
 }
 
+/* Let the next `count` blocks get rows that ascend, if as many are free: the rows of consecutive
+ * blocks are freed in that order, and a stack gives them back the other way round. The processor
+ * fetches ahead what ascends. */
+void cq_turn_free_rows(struct cq_engine *e, uint32_t count)
+{
+    if (count > e->freed)
+        return;
+    uint32_t *low = e->free_rows + e->freed - count, *high = e->free_rows + e->freed - 1;
+    if (*high < *low)
+        return;
+    for (; low < high; low++, high--) {
+        uint32_t row = *low;
+        *low = *high;
+        *high = row;
+    }
+}
+
 /* Note that the free row has the elements of a contribution, the last of its slot's. */
 void cq_place(struct cq_engine *e, struct cq_slot *slot, const struct cq_part *come)
 {
