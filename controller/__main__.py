@@ -8,6 +8,7 @@ from pathlib import Path
 
 from controller.framework import FRAMEWORKS, load
 from testbed.errors import CliquenetError, MachineError
+from testbed.privileges import Capability, keep_only
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         plan = read_plan(options.plan)
         check_port(options.port)
+        keep_only((Capability.DAC_OVERRIDE,))  # any user could do what it does with the network
         channel = ControlChannel(options.control)
         Application(
             plan,

@@ -18,6 +18,7 @@ from controller.plan import Plan
 from experiments.faults import straggles
 from experiments.runtime import Runtime
 from testbed.network import Network
+from testbed.privileges import Capability, keep_only
 from testbed.processes import Child, Supervisor, adopt, terminate
 
 MAINS: Mapping[str, Callable[[AgentContext], int]] = MappingProxyType(
@@ -75,7 +76,8 @@ class Fleet:
         if self._ordered:
             self.orders[code], far = socket.socketpair()
             context = replace(context, orders=far)
-        pid = self._network.fork(host_of(city), partial(MAINS[role], context), log)
+        main = partial(_confined, MAINS[role], context)
+        pid = self._network.fork(host_of(city), main, log)
         if far is not None:
             far.close()
         child = self._supervisor.watch(adopt(f"{role} {code}", pid, log))
@@ -156,3 +158,9 @@ class Fleet:
             slow=straggles(runtime.events, self._plan.topology.codes[city]),
             status_socket=runtime.clock == "real",
         )
+
+
+def _confined(main: Callable[[AgentContext], int], context: AgentContext) -> int:
+    """Run an agent with what it needs of root's power, which is little."""
+    keep_only((Capability.DAC_OVERRIDE, Capability.NET_ADMIN))
+    return main(context)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import InputError, MachineError
+from testbed.privileges import Capability, has
 from testbed.virtualtime.boot import Boot, is_guest
 from testbed.virtualtime.diagnosis import death, last_lines, out_of_memory, warnings
 from testbed.virtualtime.edits import SEED_VARIABLE
@@ -186,7 +187,10 @@ def _guest(
     # An inode that the guest knows holds a file open; a guest that panics dumps no core.
     argv = ["prlimit", "--core=0:0", f"--nofile={_open_files()}"]
     argv += ["taskset", "--cpu-list", _one_processor()]
-    argv += ["setpriv", "--pdeathsig", "KILL", "--", str(boot.program)]
+    argv += ["setpriv", "--pdeathsig", "KILL", "--no-new-privs", "--inh-caps=-all"]
+    if has(Capability.SETPCAP):  # files, and folders on the way to them, may be of another user
+        argv += ["--bounding-set=-all,+dac_override,+dac_read_search"]
+    argv += ["--", str(boot.program)]
     # The kernel stirs its command line into its random pool: nothing in it may vary from
     # run to run, so folders are named by way of the process's own working directory.
     argv += [f"mem={memory_mb}M", "uml_dir=./", "umid=guest", "rootfstype=hostfs", "rootflags=/"]

@@ -1,7 +1,8 @@
 """Runs inside the virtual-time machine: kills one process of a run, passes the run's status on.
 
 ``python tests/machine/guest_crash.py RUN_DIR controller|agent`` starts the emulation
-and kills its controller, or the agent that was forked last, in the middle of a round.
+and kills its controller, or the agent that was forked last, in the middle of a round; it says
+which capabilities that process had.
 """
 
 import os
@@ -35,6 +36,9 @@ def main(run_dir: str, victim: str) -> int:
     chosen = (
         next(p for p in children if is_controller(p)) if victim == "controller" else max(children)
     )
+    lines = Path(f"/proc/{chosen}/status").read_text().splitlines()
+    able = next(line.split()[1] for line in lines if line.startswith("CapBnd"))
+    sys.stderr.write(f"capabilities {able}\n")
     os.kill(chosen, signal.SIGKILL)
     killed_ns = time.monotonic_ns()
     status = emulation.wait()

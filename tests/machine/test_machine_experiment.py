@@ -18,6 +18,7 @@ from experiments.run import make_runtime
 from experiments.sameness import near
 from experiments.sources import load_config
 from testbed.fidelity import read_fidelity
+from testbed.privileges import Capability
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import run_in_virtual_time
 
@@ -181,10 +182,19 @@ def test_rates_that_senders_cannot_follow_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("victim", "message"),
-    [("controller", "controller was killed by signal 9"), ("agent", "island hkg was killed by")],
+    ("victim", "message", "capabilities"),
+    [
+        ("controller", "controller was killed by signal 9", 1 << Capability.DAC_OVERRIDE),
+        (
+            "agent",
+            "island hkg was killed by",
+            1 << Capability.DAC_OVERRIDE | 1 << Capability.NET_ADMIN,
+        ),
+    ],
 )
-def test_a_killed_process_fails_the_run_at_once(tmp_path: Path, victim: str, message: str) -> None:
+def test_a_killed_process_fails_the_run_at_once_and_had_given_up_powers(
+    tmp_path: Path, victim: str, message: str, capabilities: int
+) -> None:
     config = load_config(None, {"schedule": "triangles", "rounds": "50"})
     plan = plan_experiment(config)
     run_dir = create_run(tmp_path, config)
@@ -204,6 +214,7 @@ def test_a_killed_process_fails_the_run_at_once(tmp_path: Path, victim: str, mes
     text = output.decode()
     assert outcome.status == 1, text
     assert message in text
+    assert f"capabilities {capabilities:016x}\n" in text
     after_s = float(text.rpartition("ended after ")[2].split()[0])
     assert after_s < 10.0
 

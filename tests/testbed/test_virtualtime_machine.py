@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import InputError, MachineError
+from testbed.privileges import Capability, has
 from testbed.virtualtime.boot import START_UNIX_S
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import Outcome, run_in_virtual_time
@@ -290,3 +291,18 @@ def test_nothing_survives_the_end_of_the_tool(
         subprocess.run([*argv, "--kernel", str(kernel), "--", "true"], cwd=ROOT, check=True)
         assert not folders[0].exists()
     tool.stdout.close()
+
+
+def test_the_guest_has_given_up_what_it_does_not_need(run: Run) -> None:
+    seen: list[str] = []
+
+    def look(pid: int, _: Path) -> None:
+        while b"setpriv" in (command := Path(f"/proc/{pid}/cmdline").read_bytes()) or not command:
+            time.sleep(0.01)
+        seen.append(Path(f"/proc/{pid}/status").read_text())
+
+    run("sleep", "1", on_boot=look)
+    bounds = next(line.split()[1] for line in seen[0].splitlines() if line.startswith("CapBnd"))
+    assert "NoNewPrivs:\t1" in seen[0]
+    kept = 1 << Capability.DAC_OVERRIDE | 1 << Capability.DAC_READ_SEARCH
+    assert not has(Capability.SETPCAP) or int(bounds, 16) & ~kept == 0
