@@ -1,4 +1,4 @@
-"""Ways around links that are down, for streams, single packets and a collective's paths.
+"""Ways around links that are down, for streams and single packets.
 
 A stream none of whose ways crosses a dead link keeps its tree. Any other one gets the
 tree of shortest paths through what is left of the network, as a whole: parts of two
@@ -76,7 +76,7 @@ class Detours:
         return planned.model_copy(update={"streams": streams})
 
     def base(self, plan: Plan) -> Plan:
-        """A plan whose single packets, and whose collective's paths, go around dead links.
+        """A plan whose single packets go around dead links.
 
         Who cannot be reached keeps the planned way, at whose dead link packets end.
         """
@@ -84,25 +84,13 @@ class Detours:
             dst: {src: self._onward(src, dst, edge) for src, edge in by_city.items()}
             for dst, by_city in plan.unicast.items()
         }
-        return plan.model_copy(update={"unicast": unicast, "collective": self._collective(plan)})
+        return plan.model_copy(update={"unicast": unicast})
 
     def _onward(self, src: str, dst: str, planned: int) -> int:
         here, there = self._topology.index(src), self._topology.index(dst)
         if not self._dead or not self._routing.reaches(here, there):
             return planned
         return self._routing.path(here, there)[0]
-
-    def _collective(self, plan: Plan) -> object:
-        hosts, routing = plan.collective, self._routing
-        if hosts is None:
-            return None
-        paths = tuple(
-            path.model_copy(update={"edges": routing.path(path.src, path.dst)})
-            if self.crosses(path.edges) and routing.reaches(path.src, path.dst)
-            else path
-            for path in hosts.paths
-        )
-        return hosts.model_copy(update={"paths": paths})
 
 
 def cut_off(planned: RoundPlan, taken: RoundPlan) -> tuple[tuple[str, str], ...]:

@@ -45,10 +45,6 @@ class Training(Frozen):
             return self.compute_ms + t_ms
         return max(self.compute_ms, t_ms) if self.loop == "delayed" else t_ms
 
-    def step_ms(self, t_ms: float) -> float:
-        """Time of a step, where synchronisations start every `spacing_ms`."""
-        return self.compute_ms if self.loop == "local" else self.spacing_ms(t_ms)
-
 
 def unroll(plan: HostPlan, training: Training | None, city: int) -> tuple[HostStep, ...]:
     """A host's steps in all all-reduces of a run, one after the other.

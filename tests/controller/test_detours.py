@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_networks import NINE, networks, rounds_of
@@ -14,7 +13,7 @@ from controller.planner import make_plan
 from controller.ports import Ports
 from controller.reconcile import Difference, difference, match
 from controller.routes import Routes
-from controller.rules import RuleSet, base_rules, round_rules
+from controller.rules import base_rules, round_rules
 from controller.schedule import Schedule
 from testbed.addressing import (
     AGGREGATOR_PORT,
@@ -168,24 +167,3 @@ def test_the_difference_leads_from_one_set_of_rules_to_the_other(
         assert set(groups.values()) == set(after.groups)
         assert set(flows.values()) == set(after.flows)
         assert difference(after, after) == Difference()
-
-
-def test_a_collective_leaves_dead_links_as_well(collective_plan: Plan) -> None:
-    dead = NINE.edges[collective_plan.collective.paths[0].edges[0]].link
-    around = Detours(NINE, {dead}).base(collective_plan)
-    pairs = zip(collective_plan.collective.paths, around.collective.paths, strict=True)
-    for before, after in pairs:
-        assert all(NINE.edges[edge].link != dead for edge in after.edges)
-        if all(NINE.edges[edge].link != dead for edge in before.edges):
-            assert after == before
-        assert NINE.edges[after.edges[-1]].dst == NINE.codes[after.dst]
-    assert base_rules(around) != base_rules(collective_plan)
-    assert isinstance(base_rules(around), RuleSet)
-
-
-@pytest.fixture
-def collective_plan() -> Plan:
-    from experiments.planning import plan_experiment
-    from experiments.sources import load_config
-
-    return plan_experiment(load_config(None, {"schedule": "ring"}))
