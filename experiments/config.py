@@ -267,7 +267,7 @@ class ExperimentConfig(BaseModel):
         last_hop = LinkImpairment(
             link="access",
             loss_percent=self.loss_percent,
-            loss_burst=self.loss_burst,
+            loss_burst=self.loss_burst if self.loss_percent else None,
             duplicate_percent=self.duplicate_percent,
             reorder_percent=self.reorder_percent,
             jitter_us=self.link_jitter_us,

@@ -55,6 +55,8 @@ class LinkImpairment(Frozen):
 
     @model_validator(mode="after")
     def _possible(self) -> "LinkImpairment":
+        if self.loss_burst is not None and not self.loss_percent:
+            raise ValueError("loss_burst means nothing without loss_percent")
         try:
             self.thresholds()
         except InputError as error:
@@ -69,10 +71,10 @@ class LinkImpairment(Frozen):
         InputError
             So much loss cannot come in such short runs.
         """
-        bursts = self.loss_burst is not None and self.loss_percent > 0
-        chain = burst_thresholds(self.loss_percent, self.loss_burst or 1.0) if bursts else (0, 0)
+        burst = self.loss_burst
+        chain = (0, 0) if burst is None else burst_thresholds(self.loss_percent, burst)
         return Impairment(
-            loss=0 if bursts else threshold(self.loss_percent),
+            loss=threshold(self.loss_percent) if burst is None else 0,
             duplicate=threshold(self.duplicate_percent),
             reorder=threshold(self.reorder_percent),
             enter_burst=chain[0],

@@ -24,7 +24,8 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
     Raises
     ------
     InputError
-        The topology or the schedule is wrong, or they do not fit each other; or what
+        The topology or the schedule is wrong, or they do not fit each other; or a setting
+        has no effect; or what
         is kept to be sent again, or a single set of ways, does not fit the memory;
         or a fault is to happen when the run is over.
     """
@@ -44,7 +45,7 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
         rates=config.rates,
         rounds=config.rounds,
         memory_model=config.memory_use,
-        resend_ms=config.resend_ms if config.aggregation else 0.0,
+        resend_ms=config.resend_ms,
     )
     plan = with_training(plan, config)
     _check_ways(config, plan)
@@ -54,11 +55,18 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
 
 
 def _check_recovery(config: ExperimentConfig, topology: Topology) -> None:
-    """Refuse a resend buffer that is larger than the memory, and repair without one."""
+    """Refuse losses and recovery without effect, and more to resend than the memory holds."""
+    if config.loss_burst is not None and not config.loss_percent:
+        raise InputError("LOSS_BURST: without LOSS_PERCENT nothing is lost; set both")
     if config.repair and not (config.resend_ms and config.aggregation):
         raise InputError("REPAIR: on needs recovery on the last hop: set RESEND_MS, AGGREGATION=on")
-    if not (config.resend_ms and config.aggregation):
+    if not config.resend_ms:
         return
+    if not config.aggregation:
+        raise InputError(
+            "RESEND_MS: aggregators keep what they send, and with AGGREGATION=off there are none: "
+            "leave one of them out"
+        )
     city = max(topology.cities, key=lambda city: city.access_rate_gbps)
     kept_bytes = _kept_bytes(config, city)
     if kept_bytes > config.memory_bytes:
@@ -111,7 +119,7 @@ def _too_much_kept(config: ExperimentConfig, plan: Plan) -> str:
     The planner counts what an output at its planned rate leaves there; the device
     sets memory for the rate of the access link apart.
     """
-    if not (config.resend_ms and config.aggregation and plan.feasible):
+    if not (config.resend_ms and plan.feasible):
         return ""
     for number, planned in enumerate(plan.period):
         for city in plan.topology.cities:

@@ -189,7 +189,7 @@ def make_runtime(config: ExperimentConfig, plan: Plan, run_dir: Path) -> Runtime
         dtype=config.dtype,
         ordered=config.ordered,
         engine=config.engine,
-        resend_ms=config.resend_ms if config.aggregation else 0.0,
+        resend_ms=config.resend_ms,
         repair=config.repair,
         replan_ms=config.replan_ms,
         impairments=config.lossy_links,

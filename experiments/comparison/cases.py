@@ -70,6 +70,9 @@ def named_cases(base: ExperimentConfig, schedules: tuple[str, ...] = NAMED_SCHED
                     multicast=multicast,
                     aggregation=aggregation,
                     trees=trees,
+                    # Only aggregators keep anything to resend.
+                    resend_ms=base.resend_ms if aggregation else 0.0,
+                    repair=base.repair and aggregation,
                 )
             )
     return cases

@@ -10,6 +10,7 @@ from experiments.comparison.packets import compare_configs, comparison_folder
 from experiments.config import ExperimentConfig
 from experiments.run import ProgressFactory
 from experiments.units import format_bytes, format_time_ms
+from testbed.errors import InputError
 from testbed.paths import give_to_caller
 
 LOSSES = "loss"
@@ -40,8 +41,16 @@ def loss_configs(base: ExperimentConfig, *, quick: bool) -> list[ExperimentConfi
         What they share. A schedule or a number of rounds that it names is kept.
     quick
         A tenth of the payload.
+
+    Raises
+    ------
+    InputError
+        It has a loss of its own.
     """
     given = base.model_fields_set
+    if "loss_percent" in given:
+        rates = ", ".join(f"{percent:g}" for percent in LOSSES_PERCENT)
+        raise InputError(f"LOSS_PERCENT: the sweep takes {rates} % in turn; leave it out")
     shared: dict[str, object] = {"clock": "virtual"}
     if "rounds" not in given:
         shared["rounds"] = DEFAULT_ROUNDS
@@ -57,6 +66,7 @@ def loss_configs(base: ExperimentConfig, *, quick: bool) -> list[ExperimentConfi
                 "resend_ms": resend_ms,
                 "repair": base.repair and resend_ms > 0,
                 "loss_percent": loss_percent,
+                "loss_burst": base.loss_burst if loss_percent else None,
             }
         )
         for schedule in schedules

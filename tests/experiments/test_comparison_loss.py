@@ -18,7 +18,9 @@ from experiments.comparison.loss_rows import (
     write_loss_tables,
 )
 from experiments.comparison.packets import Measured
+from experiments.planning import plan_experiment
 from experiments.sources import load_config
+from testbed.errors import InputError
 
 
 def row(**changes: object) -> LossRow:
@@ -72,6 +74,14 @@ def test_what_is_given_counts() -> None:
     configs = loss_configs(load_config(None, given), quick=False)
     assert {(c.schedule, c.rounds) for c in configs} == {("pairs", 3)}
     assert {(c.resend_ms, c.repair) for c in configs} == {(5.0, True), (0.0, False)}
+
+
+def test_a_loss_of_its_own_is_refused_and_runs_of_losses_are_kept() -> None:
+    with pytest.raises(InputError, match=r"LOSS_PERCENT: the sweep takes 0, 0\.01, 0\.1"):
+        loss_configs(load_config(None, {"loss_percent": "2"}), quick=False)
+    configs = loss_configs(load_config(None, {"loss_burst": "4"}), quick=False)
+    assert {(c.loss_percent > 0, c.loss_burst) for c in configs} == {(False, None), (True, 4)}
+    assert all(plan_experiment(config) for config in configs[:2])
 
 
 def test_a_row_of_an_analysed_run_by_hand(tmp_path: Path) -> None:

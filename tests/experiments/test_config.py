@@ -117,7 +117,6 @@ def test_losses_of_the_last_hop_that_cannot_be_are_refused():
 
 def test_the_keys_of_the_last_hop_are_one_more_lossy_link():
     assert load_config(None, {}).lossy_links == ()
-    assert load_config(None, {"loss_burst": "4"}).lossy_links == ()
     config = load_config(
         None, {"loss_percent": "1", "impairments": "[{link: nyc-chi, duplicate_percent: 2}]"}
     )
@@ -161,6 +160,23 @@ def test_streams_and_what_is_kept_to_resend_must_fit_the_memory_together():
     assert not plan.feasible
     assert "of stream beside 250MB to resend (20 ms × 100 Gbit/s), memory is 300MB" in plan.reason
     assert plan_experiment(load_config(None, {**given, "memory": "32GB"})).feasible
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"resend_ms": "20", "aggregation": "off"}, "RESEND_MS: aggregators keep what they send"),
+        ({"loss_burst": "4"}, "LOSS_BURST: without LOSS_PERCENT nothing is lost"),
+    ],
+)
+def test_settings_without_effect_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        plan_experiment(load_config(None, settings))
+
+
+def test_runs_of_losses_without_losses_are_refused():
+    text = refused(impairments="[{link: nyc-chi, loss_burst: 8}]")
+    assert "loss_burst means nothing without loss_percent" in text
 
 
 def test_repair_without_recovery_is_refused():
