@@ -1,9 +1,10 @@
 """How a run grows with the number of cities, and with the rate that is emulated.
 
 Run with ``python -m benchmarks.scale``. Generated topologies of several sizes run two rounds of
-cliques of three, near ones and then far ones; the nine cities run one round of triangles at
-rates closer and closer to the true ones. Memory is the greatest resident set of any process of
-the run, which is that of the virtual machine. The last line is one JSON object.
+cliques of three, near ones and then far ones; the nine cities run one round of triangles at rates
+closer and closer to the true ones, up to 100 Gbit/s, which takes six minutes. Memory is the
+greatest resident set of any process of the run, which is that of the virtual machine. The last
+line is one JSON object.
 """
 
 import json
@@ -45,6 +46,10 @@ class Row:
     """Empty if the run failed."""
     reason: str
     """What was found against it, or why it failed."""
+    t_planned_ms: float | None
+    t_measured_ms: float | None
+    packets_sent: int | None
+    """From end to end."""
     network_up_s: float | None
     wall_per_round_s: float | None
     """From the network's being up to the end of the run, divided by the rounds."""
@@ -106,6 +111,9 @@ def _row(run_dir: Path, cities: int, error: str, wall_s: float, peak_bytes: int)
         rounds=rounds,
         verdict=str(summary.get("verdict", "")),
         reason=str(reasons[0]),
+        t_planned_ms=summary.get("t_planned_ms"),
+        t_measured_ms=summary.get("t_measured_ms"),
+        packets_sent=summary.get("packets_sent"),
         network_up_s=up_s,
         wall_per_round_s=round((summary["wall_s"] - up_s) / rounds, 3) if summary else None,
         wall_s=round(wall_s, 3),
@@ -131,8 +139,8 @@ def grown(counts: list[int], payload: str) -> Iterator[Row]:
 @app.command()
 def scale(
     cities: Annotated[str, typer.Option(help="Sizes, comma-separated.")] = "9,18,36,64",
-    payload: Annotated[str, typer.Option(help="Of the generated networks.")] = "179MB",
-    scales: Annotated[str, typer.Option(help="Of the nine cities; 1 is true rate.")] = "100,20,5",
+    payload: Annotated[str, typer.Option(help="Of the generated networks.")] = "400MB",
+    scales: Annotated[str, typer.Option(help="Of the nine cities; 1 is true rate.")] = "100,20,5,1",
     memory_mb: Annotated[int, typer.Option(help="Of the guest at those scales.")] = 16384,
 ) -> int:
     """Run both series; print a line per run, then all as JSON."""
