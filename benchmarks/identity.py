@@ -19,6 +19,7 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.experimentcommand import experiment
 from experiments.results import read_json
 from testbed.commandline import run_command_line
 from testbed.commands import run
@@ -45,18 +46,11 @@ def measure(folder: Path, *, copied: bool, loaded: bool) -> Row:
     """Run the experiment from a folder, and take its trace."""
     with tempfile.TemporaryDirectory(prefix="cliquenet-identity-") as name, _load(loaded):
         began = time.monotonic()
-        command = [sys.executable, "-m", "experiments.cli", "experiment", *_SMALL]
-        done = subprocess.run(
-            [*command, "--results", name],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
+        with experiment(folder, [*_SMALL, "--results", name]) as process:
+            _, errors = process.communicate()
         summary = Path(name, "latest", "summary.json")
         if not summary.exists():
-            raise CliquenetError(f"the run failed: {done.stderr.decode().strip()[-200:]}")
+            raise CliquenetError(f"the run failed: {errors.decode().strip()[-200:]}")
         wall_s = round(time.monotonic() - began, 3)
         return Row(copied, loaded, wall_s, str(read_json(summary)["trace_sha256"]))
 

@@ -9,7 +9,6 @@ line is one JSON object.
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from benchmarks.experimentcommand import experiment
 from experiments.results import read_json
 from testbed.commandline import run_command_line
 from testbed.errors import InputError
@@ -80,17 +80,12 @@ def measure(cities: int, options: list[str], memory_mb: int) -> Row:
     """Run one experiment as a user would, and take its time and memory."""
     with tempfile.TemporaryDirectory(prefix="cliquenet-scale-") as name:
         began = time.monotonic()
-        command = [sys.executable, "-m", "experiments.cli", "experiment", "--results", name]
-        command += [*options, "--set", f"guest_memory_mb={memory_mb}", "--set", "wall_limit_s=7200"]
-        process = subprocess.Popen(
-            command,
-            cwd=_ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        error = process.stderr.read().decode() if process.stderr else ""
-        _, _, usage = os.wait4(process.pid, 0)
+        words = [*options, "--results", name]
+        words += ["--set", f"guest_memory_mb={memory_mb}", "--set", "wall_limit_s=7200"]
+        with experiment(_ROOT, words) as process:
+            error = process.stderr.read().decode() if process.stderr else ""
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
         wall_s = time.monotonic() - began
         return _row(Path(name, "latest"), cities, error, wall_s, usage.ru_maxrss * _KB)
 
@@ -139,7 +134,7 @@ def grown(counts: list[int], payload: str) -> Iterator[Row]:
 @app.command()
 def scale(
     cities: Annotated[str, typer.Option(help="Sizes, comma-separated.")] = "9,18,36,64",
-    payload: Annotated[str, typer.Option(help="Of the generated networks.")] = "400MB",
+    payload: Annotated[str, typer.Option(help="Of the generated networks.")] = "600MB",
     scales: Annotated[str, typer.Option(help="Of the nine cities; 1 is true rate.")] = "100,20,5,1",
     memory_mb: Annotated[int, typer.Option(help="Of the guest at those scales.")] = 16384,
 ) -> int:

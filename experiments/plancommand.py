@@ -12,7 +12,6 @@ from experiments.planfiles import PLANS, write_plan_files
 from experiments.planjson import plan_object
 from experiments.planning import plan_experiment
 from experiments.report import print_front, print_plan
-from experiments.run import termination_interrupts
 from experiments.sensitivities import (
     print_sensitivities,
     sensitivities_object,
@@ -72,7 +71,7 @@ def optimise_and_show(
     check_search(config, budget_s)
     memory = format_bytes(config.memory_bytes)
     try:
-        with termination_interrupts(), Step(f"searching the best schedule for {memory}") as step:
+        with Step(f"searching the best schedule for {memory}") as step:
             found = find_best(config, budget_s=budget_s, tick=step.tick)
     except InfeasibleError as error:
         if as_json:

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from agents.native.build import ensure_kernel_library
 from experiments.results import owned_by_this_process
-from experiments.run import ROOMS, ROOT, termination_interrupts
+from experiments.run import ROOMS, ROOT
 from testbed.arguments import Arguments
 from testbed.errors import CliquenetError, InputError
+from testbed.interrupts import termination_interrupts
 from testbed.paths import cache_dir, calling_user, give_to_caller, make_dir
 from testbed.virtualtime.machine import run_in_guest
 from testbed.virtualtime.packaged import PACKAGE, ensure_packaged_kernel

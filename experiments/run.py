@@ -2,7 +2,6 @@
 
 import compileall
 import platform
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -22,6 +21,7 @@ from experiments.stages import StageFollower
 from experiments.trust import write_refusal
 from testbed.errors import CliquenetError, InfeasibleError, InputError, UntrustedRunError
 from testbed.health import HEALTH_FILE, watch_host
+from testbed.interrupts import termination_interrupts
 from testbed.paths import cache_dir, give_to_caller
 from testbed.preflight import ASKED, Clock, choose_clock, require_root
 from testbed.virtualtime.boot import is_guest
@@ -138,22 +138,6 @@ def state_of(run_dir: Path) -> Iterator[None]:
         set_state(run_dir, "complete")
     finally:
         give_to_caller(run_dir)
-
-
-@contextmanager
-def termination_interrupts() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP as Ctrl-C: the run is cleaned up and marked."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    signals = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, interrupt) for number in signals]
-    try:
-        yield
-    finally:
-        for number, handler in zip(signals, before, strict=True):
-            signal.signal(number, handler)
 
 
 def host_kernel() -> str:

@@ -19,7 +19,6 @@ from experiments.run import (
     record_start,
     run_program,
     state_of,
-    termination_interrupts,
 )
 from experiments.trust import Trust, read_trust
 from testbed.findings import Finding, judge, reasons
@@ -89,7 +88,7 @@ def verify_network(
     kernel = choose_kernel(clock)
     prefix = f"{plan.topology.name}-{run_prefix(config).rpartition('-')[2]}"
     folder = create_run(results_dir / VERIFIED, config, prefix)
-    with state_of(folder), termination_interrupts():
+    with state_of(folder):
         runtime = make_runtime(config, plan, folder).model_copy(update={"verify": True})
         record_start(folder, config, plan, runtime, kernel, why)
         with progress(f"measuring {plan.topology.name}") as step:

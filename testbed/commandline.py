@@ -7,6 +7,7 @@ import typer
 from typer.exceptions import TyperException
 
 from testbed.errors import CliquenetError
+from testbed.interrupts import termination_interrupts
 
 INTERRUPTED = 130
 
@@ -22,7 +23,8 @@ def run_command_line(app: typer.Typer, argv: Sequence[str] | None = None) -> int
         Without the program's name; by default what this process was given.
     """
     try:
-        status = app(args=None if argv is None else list(argv), standalone_mode=False)
+        with termination_interrupts():
+            status = app(args=None if argv is None else list(argv), standalone_mode=False)
     except TyperException as error:
         return _fail(error.format_message(), error.exit_code)
     except CliquenetError as error:

@@ -21,7 +21,7 @@ from experiments.comparison.tables import write_csv, write_markdown
 from experiments.config import NAMED_SCHEDULES, ExperimentConfig
 from experiments.optimizefiles import describe, schedule_file_name, write_schedule
 from experiments.optimizing import PLAN_SETTINGS, find_best
-from experiments.run import ProgressFactory, termination_interrupts
+from experiments.run import ProgressFactory
 from experiments.units import format_bytes
 from testbed.errors import InfeasibleError
 from testbed.paths import give_to_caller, make_dir
@@ -109,26 +109,23 @@ def compare(request: Request, results_dir: Path, *, progress: ProgressFactory) -
     cases = named_cases(base, request.schedules)
     folder = results_dir / COMPARISONS / comparison_id(cases, budget_s=request.budget_s)
     make_dir(folder)
-    with termination_interrupts():
-        extra, notes = _optimised_cases(base, request, folder, progress)
-        cases += extra
-        with progress(f"planning {len(cases)} experiments") as step:
-            plans = plan_cases(cases, workers=request.workers, tick=step.tick)
-        with progress(f"running {len(cases)} experiments as packets") as step:
-            rows = measure_cases(
-                cases,
-                plans,
-                results_dir,
-                workers=request.workers,
-                force=request.force,
-                tick=step.tick,
-            )
-        title = (
-            f"Comparison {folder.name}: {base.topology}, payload {format_bytes(base.payload_bytes)}"
+    extra, notes = _optimised_cases(base, request, folder, progress)
+    cases += extra
+    with progress(f"planning {len(cases)} experiments") as step:
+        plans = plan_cases(cases, workers=request.workers, tick=step.tick)
+    with progress(f"running {len(cases)} experiments as packets") as step:
+        rows = measure_cases(
+            cases,
+            plans,
+            results_dir,
+            workers=request.workers,
+            force=request.force,
+            tick=step.tick,
         )
-        files = _write_table(folder, rows, title)
-        if request.sweeps:
-            files += _sweeps(base, request, folder, progress)
+    title = f"Comparison {folder.name}: {base.topology}, payload {format_bytes(base.payload_bytes)}"
+    files = _write_table(folder, rows, title)
+    if request.sweeps:
+        files += _sweeps(base, request, folder, progress)
     give_to_caller(folder)
     notes += _reuse_notes(rows, results_dir)
     return Comparison(folder, title, rows, files, notes)

@@ -15,7 +15,7 @@ from experiments.config import COLLECTIVES, ExperimentConfig
 from experiments.identity import identity, run_prefix
 from experiments.planning import plan_experiment
 from experiments.results import read_json, read_state
-from experiments.run import ProgressFactory, run_experiment, termination_interrupts
+from experiments.run import ProgressFactory, run_experiment
 from experiments.units import format_bytes
 from experiments.workers import Task, Tick, run_tasks
 from testbed.errors import CliquenetError, InputError
@@ -175,13 +175,12 @@ def compare_configs(
     CliquenetError
         An experiment cannot be planned, or a worker was killed.
     """
-    with termination_interrupts():
-        with progress(f"planning {len(configs)} experiments") as step:
-            plans = plan_configs(configs, workers=workers, tick=step.tick)
-        with progress(f"running {len(configs)} experiments as packets") as step:
-            found = measure_configs(
-                configs, plans, results_dir, workers=workers, force=force, tick=step.tick
-            )
+    with progress(f"planning {len(configs)} experiments") as step:
+        plans = plan_configs(configs, workers=workers, tick=step.tick)
+    with progress(f"running {len(configs)} experiments as packets") as step:
+        found = measure_configs(
+            configs, plans, results_dir, workers=workers, force=force, tick=step.tick
+        )
     return list(zip(plans, found, strict=True))
 
 

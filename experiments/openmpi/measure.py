@@ -12,7 +12,7 @@ from experiments.openmpi.job import Job, Report, Variant
 from experiments.openmpi.package import ensure_open_mpi
 from experiments.openmpi.variants import all_variants
 from experiments.planning import plan_experiment
-from experiments.run import ProgressFactory, make_runtime, run_program, termination_interrupts
+from experiments.run import ProgressFactory, make_runtime, run_program
 from testbed.errors import InputError
 from testbed.jsonmodel import read_model
 from testbed.paths import give_to_caller, make_dir
@@ -73,7 +73,7 @@ def measure_open_mpi(
     plan.write(folder / "plan.json")
     runtime.write(folder / "runtime.json")
     (folder / "job.json").write_text(job.model_dump_json(indent=1) + "\n")
-    with termination_interrupts(), progress("running Open MPI between the same hosts") as step:
+    with progress("running Open MPI between the same hosts") as step:
         run_program("experiments.openmpi.guest", config, folder, ensure_kernel(), step)
     give_to_caller(folder)
     return read_model(Report, folder / "report.json")
