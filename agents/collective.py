@@ -11,13 +11,14 @@ from collections import Counter
 
 from agents.bursts import parse, runs
 from agents.channel import Channel
-from agents.context import AgentContext, run_agent
+from agents.context import AgentContext
 from agents.dependencies import Dependencies
 from agents.gpu import Gpu
 from agents.operands import Operands, chunk_layout
 from agents.orders import Message, Orders
 from agents.records import Kind, Recorder
 from agents.rounds import NEVER_NS
+from agents.running import run_agent
 from agents.sockets import BurstReceiver, interface_index, udp_counters
 from agents.takeover import TakeOver, read_take_over
 from agents.wire import PacketType

@@ -3,9 +3,7 @@
 import json
 import math
 import socket
-import sys
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +16,7 @@ from agents.wire import DType, StreamLayout, burst_limit, dtype_named, stream_la
 from controller.demand import resend_bytes
 from controller.plan import Plan
 from testbed import addressing
-from testbed.errors import CliquenetError, InputError
+from testbed.errors import InputError
 
 Endpoint = tuple[str, int]
 
@@ -287,18 +285,3 @@ class AgentContext:
         half = path.with_name(f".{path.name}")
         half.write_text(json.dumps({"role": role, "city": self.code, **counters}, indent=1) + "\n")
         half.replace(path)
-
-
-def run_agent(role: str, ctx: AgentContext, body: Callable[[AgentContext], None]) -> int:
-    """Run an agent to its end and turn any exception into one line and status 1."""
-    try:
-        body(ctx)
-    except (CliquenetError, OSError) as error:
-        message = str(error)
-    except Exception as error:  # an agent must say what ended it, whatever it was
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        message = f"{type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
-    else:
-        return 0
-    print(f"{role} {ctx.code}: {message}", file=sys.stderr, flush=True)
-    return 1

@@ -12,12 +12,13 @@ from typing import Any
 from agents.averaging import Replay, start_tables
 from agents.cadence import Cadence
 from agents.collector import Collector
-from agents.context import NS_PER_MS, AgentContext, run_agent
+from agents.context import NS_PER_MS, AgentContext
 from agents.emitter import Emitter
 from agents.ownstream import OwnStream
 from agents.records import Recorder
 from agents.resumption import read_former, rows_behind
 from agents.rounds import NEVER_NS, RoundWindow
+from agents.running import run_agent
 from agents.sockets import udp_counters
 from agents.state import SUFFIX, State
 from agents.weights import Weights

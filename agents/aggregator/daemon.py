@@ -21,10 +21,11 @@ from agents.aggregator.output import AggregateStream
 from agents.aggregator.reporting import StatusReporter, engine_status
 from agents.aggregator.ring import ResendRing
 from agents.aggregator.status import Status
-from agents.context import NS_PER_MS, AgentContext, run_agent
+from agents.context import NS_PER_MS, AgentContext
 from agents.records import Recorder
 from agents.recovery.control import LONGEST_BYTES
 from agents.rounds import RoundWindow
+from agents.running import run_agent
 from agents.sockets import (
     BurstReceiver,
     ControlSocket,

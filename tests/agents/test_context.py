@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from agent_plans import make_plan
 
-from agents.context import AgentContext, run_agent
+from agents.context import AgentContext
 from controller.plan import Plan
 from controller.planner import make_plan as plan_schedule
 from controller.schedule import load_schedule
@@ -82,22 +82,6 @@ def test_the_ring_takes_its_share_of_the_memory_at_the_access_rate() -> None:
 def test_what_recovery_cannot_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         context(make_plan(), **options)
-
-
-def test_an_agent_ends_with_one_line_whatever_happens(capsys: pytest.CaptureFixture[str]) -> None:
-    def known(_: AgentContext) -> None:
-        raise InputError("no such thing")
-
-    def unknown(_: AgentContext) -> None:
-        raise ZeroDivisionError("oops")
-
-    ctx = context(make_plan())
-    assert run_agent("island", ctx, known) == 1
-    assert run_agent("island", ctx, unknown) == 1
-    assert run_agent("island", ctx, lambda _: None) == 0
-    first, second = capsys.readouterr().err.splitlines()
-    assert first == "island nyc: no such thing"
-    assert second.startswith("island nyc: ZeroDivisionError: oops (test_context.py:")
 
 
 def test_the_planner_counts_the_resend_buffer_as_the_agents_do() -> None:
