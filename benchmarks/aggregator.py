@@ -47,7 +47,9 @@ _WARM_UP_S = 0.3
 _HEAD_START = 176
 """Buffers of a round that lie in the socket when the measured process begins: so many that it
 does not catch up with the senders, and so few that they fit a processor's last cache."""
-_RESEND_BYTES = 32 << 20
+_RING_MB = 4
+"""Of sums that are kept: 5 ms of the output at 50 Gbit/s of input from 8 senders, where 0.5 ms and
+three time-outs of 1 ms are needed to ask thrice for what is lost."""
 
 
 class Load(NamedTuple):
@@ -68,12 +70,13 @@ class Load(NamedTuple):
 class Trial:
     """One measurement: a forked process on one core, its load on the other."""
 
-    def __init__(self, kind: Kind, shape: Shape, streams: Streams) -> None:
+    def __init__(self, kind: Kind, shape: Shape, streams: Streams, ring_mb: int) -> None:
         ensure_kernel_library()  # not while the measured process is waited for
         ensure_bound()
         self._kind: Kind = kind
         self._shape = shape
         self._streams = streams
+        self._ring_mb = ring_mb
         self._gate = Gate()
         self._sink = Sink(shape, streams.sums)
         self._incoming = receiving_socket()
@@ -96,7 +99,7 @@ class Trial:
                     self._incoming,
                     self._sink.address,
                     self._gate,
-                    resend_bytes=_RESEND_BYTES,
+                    resend_bytes=self._ring_mb << 20,
                 )
                 status = 0
             except BaseException:  # the child must say what ended it
@@ -163,23 +166,25 @@ class Trial:
             time.sleep(_NAP_S)
 
 
-def measure(kind: Kind, shape: Shape, streams: Streams, seconds: float) -> tuple[float, float]:
+def measure(
+    kind: Kind, shape: Shape, streams: Streams, seconds: float, ring_mb: int
+) -> tuple[float, float]:
     """Gigabits per CPU second of one engine, and its waits in a round."""
-    with Trial(kind, shape, streams) as trial:
+    with Trial(kind, shape, streams, ring_mb) as trial:
         trial.load(_WARM_UP_S)
         load = trial.load(seconds)
     return load.datagrams * shape.size * 8 / load.cpu_ns, load.waits
 
 
 def compare(
-    shape: Shape, kinds: Sequence[Kind], seconds: float, repeats: int
+    shape: Shape, kinds: Sequence[Kind], seconds: float, repeats: int, ring_mb: int
 ) -> list[dict[str, Any]]:
     """One row for each engine: medians over the repeats, in which the engines take turns."""
     streams = Streams(shape, seed=1)
     rates: dict[Kind, list[float]] = {kind: [] for kind in kinds}
     for repeat in range(repeats):
         for kind in kinds:
-            rate, waits = measure(kind, shape, streams, seconds)
+            rate, waits = measure(kind, shape, streams, seconds, ring_mb)
             rates[kind].append(rate)
             print(
                 f"{shape.size} B, {shape.senders} senders, {kind}, repeat {repeat + 1}: "
@@ -190,7 +195,7 @@ def compare(
     return [_row(shape, kind, rates) for kind in kinds]
 
 
-def soak(shape: Shape, seconds: float) -> dict[str, Any]:
+def soak(shape: Shape, seconds: float, ring_mb: int) -> dict[str, Any]:
     """Whether time per datagram or memory grow while rounds go by.
 
     Returns
@@ -201,8 +206,8 @@ def soak(shape: Shape, seconds: float) -> dict[str, Any]:
         memory in use from the end of the first part on.
     """
     parts = 12
-    with Trial("native", shape, Streams(shape, seed=1)) as trial:
-        while trial.rounds * shape.blocks * shape.size < 1.1 * _RESEND_BYTES:
+    with Trial("native", shape, Streams(shape, seed=1), ring_mb) as trial:
+        while trial.rounds * shape.blocks * shape.size < 1.1 * (ring_mb << 20):
             trial.load(_WARM_UP_S)  # until all of the ring has been touched
         each_ns, resident = [], []
         for _ in range(parts):
@@ -251,6 +256,7 @@ def main() -> int:
     parser.add_argument("--senders", type=int, default=8, help="streams that are added up")
     parser.add_argument("--buffers", type=int, default=704, help="of one round, of all senders")
     parser.add_argument("--lag", type=int, default=2, help="bursts that a sender is behind")
+    parser.add_argument("--ring-mb", type=int, default=_RING_MB, help="sums kept to be sent again")
     parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement")
     parser.add_argument("--engines", choices=KINDS, nargs="+", default=list(KINDS))
     parser.add_argument("--repeats", type=int, default=9)
@@ -268,12 +274,16 @@ def main() -> int:
     for size in options.sizes:
         datagram_elements(size)
         rows += compare(
-            shape(size, options.buffers), options.engines, options.seconds, options.repeats
+            shape(size, options.buffers),
+            options.engines,
+            options.seconds,
+            options.repeats,
+            options.ring_mb,
         )
     result: dict[str, Any] = {"rows": rows, "load_average": os.getloadavg()[0]}
     if options.soak_s:
         result["soak"] = [
-            soak(shape(options.sizes[0], buffers), options.soak_s / 2)
+            soak(shape(options.sizes[0], buffers), options.soak_s / 2, options.ring_mb)
             for buffers in (options.buffers // 8, options.buffers * 2)
         ]
     print(json.dumps(result))

@@ -11,6 +11,13 @@ enum mode { COPY, ADD, SUM };
 enum { STRIDE = 128, VECTORS = STRIDE / VECTOR_BYTES };
 enum { RING_AHEAD = 3 }; /* rows: the ring is in no cache, and one row takes less than that far */
 
+/* Keep a vector that was loaded: the compiler would load it anew wherever it is an operand. */
+FOLDING_INLINE vector kept(vector v)
+{
+    __asm__("" : "+v"(v));
+    return v;
+}
+
 FOLDING_INLINE void fetch(const uint8_t *p)
 {
     __builtin_prefetch(p, 1);
@@ -55,7 +62,7 @@ FOLDING_INLINE vector step(struct work *w, size_t at, vector y, enum mode mode)
 {
     vector sum = y;
     if (mode != COPY) {
-        vector x = bytes_at(w->a + at);
+        vector x = kept(bytes_at(w->a + at));
         sum = (vector)((elements)x + (elements)y);
         w->left |= (x ^ sum) & (y ^ sum);
     }
@@ -66,7 +73,7 @@ FOLDING_INLINE vector step(struct work *w, size_t at, vector y, enum mode mode)
 FOLDING_INLINE void stride(struct work *w, size_t at, enum mode mode, int first)
 {
     for (size_t i = 0; i < VECTORS; i++, at += VECTOR_BYTES) {
-        vector y = bytes_at(w->b + at), sum = step(w, at, y, mode);
+        vector y = kept(bytes_at(w->b + at)), sum = step(w, at, y, mode);
         w->in[i] = first ? (vector)(w->in[i] ^ y) : folded(w->in[i], BY_128, y);
         if (mode == SUM)
             w->from[i] = first ? (vector)(w->from[i] ^ sum) : folded(w->from[i], BY_128, sum);
@@ -112,7 +119,7 @@ FOLDING_INLINE uint32_t run(uint8_t *out, const uint8_t *a, const uint8_t *b, si
     }
     vector in = together(w.in), from = mode == SUM ? together(w.from) : in;
     for (; at + VECTOR_BYTES <= count; at += VECTOR_BYTES) {
-        vector y = bytes_at(b + at), sum = step(&w, at, y, mode);
+        vector y = kept(bytes_at(b + at)), sum = step(&w, at, y, mode);
         in = folded(in, BY_VECTOR, y);
         if (mode == SUM)
             from = folded(from, BY_VECTOR, sum);

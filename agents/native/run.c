@@ -14,9 +14,9 @@ struct run {
     uint8_t flags;
 };
 
-/* Whether a buffer is one run that the table takes, by its headers alone.
+/* Whether a buffer is one run that the table takes, by its first header alone.
  *
- * All headers agree with the first, so what is checked of one holds for each. */
+ * What is checked of it holds for each that agrees with it, see `cq_follows`. */
 static int is_run(struct cq_engine *e, const uint8_t *buffer, uint32_t length, uint32_t segment,
                   struct run *run)
 {
@@ -25,9 +25,6 @@ static int is_run(struct cq_engine *e, const uint8_t *buffer, uint32_t length, u
         return 0;
     if (cq_fault(e, buffer, segment) >= 0)
         return 0;
-    for (const uint8_t *p = buffer + segment; p < buffer + length; p += segment)
-        if (!cq_follows(p - segment, p))
-            return 0;
     uint32_t source = buffer[AT_SOURCE], count = length / segment;
     if (source >= CQ_SOURCES || !(e->epoch_known >> source & 1)
         || e->epoch_of[source] != get32(buffer + AT_EPOCH))
@@ -143,21 +140,26 @@ static int take(struct cq_engine *e, const struct run *run, uint32_t block, cons
 
 /* Take a buffer if it is a run; returns the bytes of it that are done with.
  *
- * These are all, or those up to a garbled datagram and with it, or none. */
+ * These are all, or those before a datagram that is not the next of the run, or those up to a
+ * garbled one and with it, or none. Each header is looked at when its datagram's turn has come:
+ * by then the processor has fetched it. */
 uint32_t cq_take_run(struct cq_engine *e, const uint8_t *buffer, uint32_t length,
                      uint32_t segment, int64_t now_ns)
 {
     struct run run;
     if (!is_run(e, buffer, length, segment, &run))
         return 0;
-    uint32_t block = (uint32_t)get64(buffer + AT_BLOCK), count = length / segment, i = 0;
+    uint32_t block = (uint32_t)get64(buffer + AT_BLOCK), count = length / segment, taken = 0;
+    int garbled = 0;
     cq_turn_free_rows(e, count);
-    while (i < count && take(e, &run, block + i, buffer + (size_t)i * segment, now_ns))
-        i++;
-    if (i)
-        cq_count_run(e, run.round, buffer, i, now_ns);
-    if (i == count)
-        return length;
-    e->rejects[CQ_CRC]++;
-    return (i + 1) * segment;
+    for (const uint8_t *p = buffer; taken < count && !garbled; p += segment) {
+        if (taken && !cq_follows(p - segment, p))
+            break;
+        garbled = !take(e, &run, block + taken, p, now_ns);
+        taken += !garbled;
+    }
+    if (taken)
+        cq_count_run(e, run.round, buffer, taken, now_ns);
+    e->rejects[CQ_CRC] += garbled;
+    return (taken + garbled) * segment;
 }

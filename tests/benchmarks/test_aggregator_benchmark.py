@@ -58,7 +58,7 @@ def test_a_round_is_sent_in_whole_and_each_sender_lags() -> None:
 
 
 def test_every_engine_takes_the_load_and_sends_true_sums() -> None:
-    rows = compare(SHAPE, KINDS, seconds=0.1, repeats=1)
+    rows = compare(SHAPE, KINDS, seconds=0.1, repeats=1, ring_mb=1)
     assert [row["engine"] for row in rows] == list(KINDS)
     for row in rows:  # a wrong sum or a refused datagram would have raised
         assert row["datagram_bytes"] == 1400
@@ -79,7 +79,7 @@ def test_a_round_that_comes_late_is_waited_for() -> None:
 
 
 def test_a_soak_tells_time_and_memory() -> None:
-    told = soak(SHAPE, 0.3)
+    told = soak(SHAPE, 0.3, ring_mb=1)
     assert told["rounds"] > 0
     assert told["datagrams"] == told["rounds"] * SHAPE.datagrams
     assert told["ns_per_datagram_first"] > 0
