@@ -13,6 +13,8 @@ from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import run_in_virtual_time
 
 _ROOT = Path(__file__).parent.parent
+_TEMPORARY = "/run"
+"""In the guest's own memory; others may make folders in the host's while it looks."""
 Report = TypeVar("Report", bound=BaseModel)
 
 
@@ -62,6 +64,7 @@ def run_guest_program(
         on_output=lambda _, data: output.extend(data),
         memory_mb=memory_mb,
         writable=writable,
+        env={"TMPDIR": _TEMPORARY},
         cwd=_ROOT,
         wall_limit_s=wall_limit_s,
     )
