@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.errors import MachineError
+from testbed.libc import libc
 
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
@@ -191,8 +192,7 @@ def _prepare() -> None:
 
 
 def _die_with(parent: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -209,14 +209,12 @@ def _redirect_output(log: Path) -> None:
 
 
 def _unshare_network() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNET) != 0:
+    if libc().unshare(_CLONE_NEWNET) != 0:
         reason = os.strerror(ctypes.get_errno())
         raise MachineError(f"cannot make a network namespace: {reason}; run as root")
 
 
 def _set_namespace(descriptor: int, name: str) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(descriptor, _CLONE_NEWNET) != 0:
+    if libc().setns(descriptor, _CLONE_NEWNET) != 0:
         reason = os.strerror(ctypes.get_errno())
         raise MachineError(f"cannot enter the network namespace of {name}: {reason}")

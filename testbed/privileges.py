@@ -1,10 +1,11 @@
 """What a process gives up that it does not need: capabilities(7), prctl(2), capset(2)."""
 
 import ctypes
-import os
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
+
+from testbed.libc import check, libc
 
 _PR_CAPBSET_READ: Final = 23
 _PR_CAPBSET_DROP: Final = 24
@@ -40,8 +41,8 @@ def has(capability: Capability) -> bool:
     OSError
         The kernel does not tell.
     """
-    _, sets = _read(ctypes.CDLL(None, use_errno=True))
-    return bool(sets[capability // 32].effective >> capability % 32 & 1)
+    _, sets = _read()
+    return _holds(sets, capability)
 
 
 def keep_only(capabilities: Iterable[Capability]) -> None:
@@ -55,30 +56,28 @@ def keep_only(capabilities: Iterable[Capability]) -> None:
     OSError
         The kernel refuses.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
+    prctl = libc().prctl
     wanted = sum(1 << capability for capability in set(capabilities))
-    _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "forbid new privileges")
-    if has(Capability.SETPCAP):
+    check(prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "forbid new privileges")
+    header, sets = _read()
+    if _holds(sets, Capability.SETPCAP):
         number = 0
-        while libc.prctl(_PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
+        while prctl(_PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
             if not wanted >> number & 1:
-                _check(libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), f"drop capability {number}")
+                check(prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), f"drop capability {number}")
             number += 1
-    header, sets = _read(libc)
     for i, part in enumerate(sets):
         part.permitted &= wanted >> 32 * i
         part.effective &= part.permitted
         part.inheritable = 0
-    _check(libc.capset(ctypes.byref(header), sets), "give up capabilities")
+    check(libc().capset(ctypes.byref(header), sets), "give up capabilities")
 
 
-def _read(libc: ctypes.CDLL) -> "tuple[_Header, ctypes.Array[_Sets]]":
+def _holds(sets: "ctypes.Array[_Sets]", capability: Capability) -> bool:
+    return bool(sets[capability // 32].effective >> capability % 32 & 1)
+
+
+def _read() -> "tuple[_Header, ctypes.Array[_Sets]]":
     header, sets = _Header(_VERSION_3, 0), (_Sets * 2)()
-    _check(libc.capget(ctypes.byref(header), sets), "read the capabilities")
+    check(libc().capget(ctypes.byref(header), sets), "read the capabilities")
     return header, sets
-
-
-def _check(status: int, what: str) -> None:
-    if status != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"cannot {what}: {os.strerror(number)}")

@@ -1,9 +1,9 @@
 """How late the kernel may wake a thread up (prctl(2), PR_SET_TIMERSLACK)."""
 
-import ctypes
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from testbed.libc import check, libc
 
 _PR_SET_TIMERSLACK, _PR_GET_TIMERSLACK = 29, 30
 
@@ -16,11 +16,9 @@ def set_timer_slack(slack_ns: int) -> int:
     OSError
         The kernel refuses.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    before_ns: int = libc.prctl(_PR_GET_TIMERSLACK, 0, 0, 0, 0)
-    if libc.prctl(_PR_SET_TIMERSLACK, slack_ns, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"cannot set the timer slack: {os.strerror(number)}")
+    call = libc().prctl
+    before_ns: int = call(_PR_GET_TIMERSLACK, 0, 0, 0, 0)
+    check(call(_PR_SET_TIMERSLACK, slack_ns, 0, 0, 0), "set the timer slack")
     return before_ns
 
 
