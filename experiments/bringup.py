@@ -2,7 +2,6 @@
 
 import json
 import resource
-import signal
 import socket
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from experiments.control import ControlServer
 from experiments.controllerprocess import ControllerProcess
 from experiments.runtime import Runtime
 from testbed.errors import CliquenetError, MachineError
+from testbed.interrupts import termination_interrupts
 from testbed.network import Network, build_network
 from testbed.processes import Supervisor
 
@@ -76,13 +76,9 @@ def brought_up(plan: Plan, runtime: Runtime, run_dir: Path) -> Iterator[Standing
 
 def work_through(work: Callable[[], None]) -> int:
     """Do a program's work; returns its exit status, with one line on standard error."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
     try:
-        work()
+        with termination_interrupts():
+            work()
     except CliquenetError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.status

@@ -5,7 +5,6 @@
 
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from testbed.compiled import ensure_library
 from testbed.distribution import install_packages, missing_packages, this_distribution
 from testbed.environment import ensure_environment, environment_exists, environment_python
 from testbed.errors import CliquenetError, InputError, MachineError, suggestion
+from testbed.interrupts import termination_interrupts
 from testbed.paths import cache_dir, calling_user, give_to_caller, make_dir
 from testbed.virtualtime.kernel import ensure_kernel
 
@@ -104,7 +104,8 @@ def main(arguments: Sequence[str]) -> int:
         name = arguments[0] if arguments else "set-up"
         if name not in ACTIONS or len(arguments) > 1:
             raise InputError(f'no action "{name}": {suggestion(name, ACTIONS)}')
-        ACTIONS[name]()
+        with termination_interrupts():
+            ACTIONS[name]()
     except CliquenetError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.status
@@ -118,6 +119,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

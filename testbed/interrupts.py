@@ -11,12 +11,8 @@ def termination_interrupts() -> Iterator[None]:
 
     For the main thread.
     """
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
     signals = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, interrupt) for number in signals]
+    before = [signal.signal(number, signal.default_int_handler) for number in signals]
     try:
         yield
     finally:

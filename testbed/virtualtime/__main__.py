@@ -1,13 +1,13 @@
 """Command line: ``python -m testbed.virtualtime [options] -- COMMAND [ARG…]``."""
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from testbed.arguments import Arguments
 from testbed.errors import CliquenetError, InputError
+from testbed.interrupts import termination_interrupts
 from testbed.virtualtime.kernel import ensure_kernel
 from testbed.virtualtime.machine import run_in_virtual_time
 
@@ -59,16 +59,17 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command line; returns the command's exit status, or that of our error."""
     try:
         options = parse(arguments)
-        return run_in_virtual_time(
-            options.command,
-            kernel=options.kernel or ensure_kernel(),
-            on_output=_pass_on,
-            seed=options.seed,
-            memory_mb=options.memory,
-            writable=options.writable,
-            env=dict(options.env),
-            wall_limit_s=options.wall_limit,
-        ).status
+        with termination_interrupts():
+            return run_in_virtual_time(
+                options.command,
+                kernel=options.kernel or ensure_kernel(),
+                on_output=_pass_on,
+                seed=options.seed,
+                memory_mb=options.memory,
+                writable=options.writable,
+                env=dict(options.env),
+                wall_limit_s=options.wall_limit,
+            ).status
     except CliquenetError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.status
@@ -91,6 +92,4 @@ def _pass_on(stream: str, data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

@@ -262,7 +262,12 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 @pytest.mark.parametrize(
     ("number", "status"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)],
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGHUP, 130),
+        (signal.SIGTERM, 130),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
 )
 def test_nothing_survives_the_end_of_the_tool(
     kernel: Path, tmp_path: Path, number: int, status: int
