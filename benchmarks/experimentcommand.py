@@ -1,4 +1,4 @@
-"""Runs experiments as a user does, by the command."""
+"""Runs the project's commands as a user does."""
 
 import subprocess
 import sys
@@ -7,16 +7,36 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-@contextmanager
-def experiment(folder: Path, options: Sequence[str]) -> "Iterator[subprocess.Popen[bytes]]":
-    """``experiment`` of a clone, its errors in a pipe; it ends with the block, cleaned up."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "experiments.cli", "experiment", *options],
+def start(
+    folder: Path, words: Sequence[str], *, errors: int, session: bool = False
+) -> "subprocess.Popen[bytes]":
+    """Start a command of a clone.
+
+    Parameters
+    ----------
+    folder
+        The clone.
+    words
+        Name of the command, and its options.
+    errors
+        Where its standard error goes, as of `subprocess`.
+    session
+        Whether it leads a process group, which can be interrupted as a whole.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-m", "experiments.cli", *words],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stderr=errors,
+        start_new_session=session,
     )
+
+
+@contextmanager
+def experiment(folder: Path, options: Sequence[str]) -> "Iterator[subprocess.Popen[bytes]]":
+    """``experiment`` of a clone, its errors in a pipe; it ends with the block, cleaned up."""
+    process = start(folder, ["experiment", *options], errors=subprocess.PIPE)
     try:
         yield process
     finally:

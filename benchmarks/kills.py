@@ -20,6 +20,7 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.experimentcommand import start
 from experiments.cleanup import PROGRAM
 from experiments.results import read_state
 from testbed.commandline import run_command_line
@@ -113,15 +114,8 @@ def kills(
     return 1 if found else 0
 
 
-def _command(*arguments: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "experiments.cli", *arguments],
-        cwd=_ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+def _command(*words: str) -> "subprocess.Popen[bytes]":
+    return start(_ROOT, words, errors=subprocess.DEVNULL, session=True)
 
 
 def _stranger(results: Path) -> "subprocess.Popen[bytes]":
