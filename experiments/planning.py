@@ -24,14 +24,14 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
     Raises
     ------
     InputError
-        The topology or the schedule is wrong, or they do not fit each other; or a setting
-        has no effect; or what
-        is kept to be sent again, or a single set of ways, does not fit the memory;
-        or a fault is to happen when the run is over.
+        The topology or the schedule is wrong, or they do not fit each other; a setting has
+        no effect; what is kept to be sent again, or a single set of ways, does not fit the
+        memory; or a fault is to happen when the run is over.
     """
     topology = load_topology(config.topology)
     if config.schedule in COLLECTIVES:
         return plan_collective(config, topology)
+    _check_loss(config)
     _check_recovery(config, topology)
     plan = make_plan(
         topology,
@@ -54,10 +54,13 @@ def plan_experiment(config: ExperimentConfig) -> Plan:
     return plan.model_copy(update={"feasible": False, "reason": reason}) if reason else plan
 
 
-def _check_recovery(config: ExperimentConfig, topology: Topology) -> None:
-    """Refuse losses and recovery without effect, and more to resend than the memory holds."""
+def _check_loss(config: ExperimentConfig) -> None:
     if config.loss_burst is not None and not config.loss_percent:
         raise InputError("LOSS_BURST: without LOSS_PERCENT nothing is lost; set both")
+
+
+def _check_recovery(config: ExperimentConfig, topology: Topology) -> None:
+    """Refuse recovery without effect, and more to resend than the memory holds."""
     if config.repair and not (config.resend_ms and config.aggregation):
         raise InputError("REPAIR: on needs recovery on the last hop: set RESEND_MS, AGGREGATION=on")
     if not config.resend_ms:
