@@ -2,8 +2,8 @@
 
 Run with ``python -m benchmarks.aggregator``. Senders and the sink of the sums are
 one process on another core; everything goes through the loopback interface,
-each burst with UDP_SEGMENT and UDP_GRO. A round is put into the socket of the measured
-process as a whole before that may begin, so that it never has to wait for input.
+each burst with UDP_SEGMENT and UDP_GRO. The measured process begins when a good part of a round
+lies in its socket; where it is faster than the senders, it waits for the rest, which is counted.
 
 The figure is bytes of UDP payload received per CPU second (user and system, of all that
 the process does from round to round), in which it checks and adds every datagram, writes
@@ -58,8 +58,8 @@ class Load(NamedTuple):
     Attributes
     ----------
     waits
-        How often it waited in a round: once for the begin, and once until it was sure that
-        nothing more comes; more would say that it was faster than the senders.
+        How often it waited in a round: once for the begin, once until it was sure that nothing
+        more comes, and whenever it was faster than the senders.
     """
 
     datagrams: int

@@ -46,10 +46,9 @@ _UDP_GRO: Final = 104
 
 
 class Gate:
-    """Where the measured process waits until a whole round lies in its socket.
+    """Where the measured process waits until a part of the next round lies in its socket.
 
-    So it never waits amid a round, however fast it is: what is measured is the work. The
-    processes must share the object by a fork.
+    The processes must share the object by a fork.
     """
 
     _ROUNDS, _CPU_NS, _WAITS = range(3)
