@@ -149,7 +149,7 @@ def test_only_the_writable_folder_is_written(run: Run, tmp_path: Path) -> None:
     (lost / "old").write_text("old")
     script = (
         f"cat {lost}/old; rm {lost}/old; echo new > {lost}/new; mkdir {kept}/deep; "
-        f"head -c 3000000 /dev/zero > {kept}/deep/zeros; echo done > /root/.done; ls {lost}"
+        f"head -c 3000000 /dev/zero > {kept}/deep/zeros; echo done > $HOME/.done; ls {lost}"
     )
     outcome, out, err = run("sh", "-c", script, writable=kept)
     assert (outcome.status, out, err) == (0, b"oldnew\n", b"")
