@@ -82,6 +82,24 @@ static void map_ahead(struct vm_area_struct *vma, unsigned long address,
 }
 
 """
+# netem's numbers come from a generator of its own: how many others draw from the kernel's
+# depends on where things lie in memory, and so on the length of a path.
+_NETEM_VERSION = '#define VERSION "1.3"\n'
+_NETEM_RANDOM = """\
+
+static u64 netem_state;
+
+static u32 netem_random(void)
+{
+	u64 z = (netem_state += 0x9e3779b97f4a7c15ULL);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return (z ^ (z >> 31)) >> 32;
+}
+#define get_random_u32 netem_random
+"""
+_NETEM_LOADED = '\tpr_info("netem: version " VERSION "\\n");\n'
 _BEFORE_FAULTS = """\
 /*
  * Note this is constrained to return 0, -EFAULT, -EACCES, -ENOMEM by
@@ -98,6 +116,12 @@ EDITS: tuple[SourceEdit, ...] = (
         "kernel/irq/handle.c",
         "\tadd_interrupt_randomness(desc->irq_data.irq);\n",
         "",
+    ),
+    SourceEdit("net/sched/sch_netem.c", _NETEM_VERSION, _NETEM_VERSION + _NETEM_RANDOM),
+    SourceEdit(
+        "net/sched/sch_netem.c",
+        _NETEM_LOADED,
+        "\tnetem_state = get_random_u64();\n" + _NETEM_LOADED,
     ),
     # A guest process whose tracer dies would run on, on the host: it dies with it instead.
     SourceEdit(
