@@ -100,6 +100,22 @@ static u32 netem_random(void)
 #define get_random_u32 netem_random
 """
 _NETEM_LOADED = '\tpr_info("netem: version " VERSION "\\n");\n'
+# Without swap, a guest short of memory would give up and read again the pages of the programs
+# that it runs, for ever: below an eighth of the memory, or 128 MB, files' pages stay, and the
+# kernel ends whoever needs most.
+_NO_SWAP = """\
+	if (!sc->may_swap || !can_reclaim_anon_pages(memcg, pgdat->node_id, sc)) {
+"""
+_KEEP_FILES = """\
+		unsigned long kept = min(totalram_pages() / 8, (128UL << 20) >> PAGE_SHIFT);
+
+		if (global_node_page_state(NR_ACTIVE_FILE) +
+		    global_node_page_state(NR_INACTIVE_FILE) < kept) {
+			for_each_evictable_lru(lru)
+				nr[lru] = 0;
+			return;
+		}
+"""
 _BEFORE_FAULTS = """\
 /*
  * Note this is constrained to return 0, -EFAULT, -EACCES, -ENOMEM by
@@ -134,6 +150,7 @@ EDITS: tuple[SourceEdit, ...] = (
         "(void *)PTRACE_O_TRACESYSGOOD)",
         "(void *) (PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL))",
     ),
+    SourceEdit("mm/vmscan.c", _NO_SWAP, _NO_SWAP + _KEEP_FILES),
     SourceEdit("arch/um/kernel/trap.c", _BEFORE_FAULTS, _MAP_AHEAD + _BEFORE_FAULTS),
     SourceEdit(
         "arch/um/kernel/trap.c",
