@@ -2,11 +2,12 @@
 
 Run with ``python -m benchmarks.aggregator``. Senders and the sink of the sums are
 one process on another core; everything goes through the loopback interface,
-each burst with UDP_SEGMENT and UDP_GRO. The measured process begins when a good part of a round
-lies in its socket; where it is faster than the senders, it waits for the rest, which is counted.
+each burst with UDP_SEGMENT and UDP_GRO. A round comes in parts. The measured process begins a
+part when its beginning lies in the socket; where it is faster than the senders, it waits for the
+rest, which is counted.
 
 The figure is bytes of UDP payload received per CPU second (user and system, of all that
-the process does from round to round), in which it checks and adds every datagram, writes
+the process does from part to part), in which it checks and adds every datagram, writes
 each finished sum with header and checksum into the resend ring, and sends it from there.
 
 ``bound`` is a plain loop in C that receives and adds, nothing else: no checksum, no
@@ -45,7 +46,7 @@ _STALL_S = 20.0
 _NAP_S = 1e-4
 _WARM_UP_S = 0.3
 _HEAD_START = 176
-"""Buffers of a round that lie in the socket when the measured process begins: so many that it
+"""Buffers of a part that lie in the socket when the measured process begins: so many that it
 does not catch up with the senders, and so few that they fit a processor's last cache."""
 _RING_MB = 4
 """Of sums that are kept: 5 ms of the output at 50 Gbit/s of input from 8 senders, where 0.5 ms and
@@ -58,7 +59,7 @@ class Load(NamedTuple):
     Attributes
     ----------
     waits
-        How often it waited in a round: once for the begin, once until it was sure that nothing
+        How often it waited in a part: once for the begin, once until it was sure that nothing
         more comes, and whenever it was faster than the senders.
     """
 
@@ -83,7 +84,7 @@ class Trial:
         self._to = self._incoming.getsockname()
         self._sending = sending_socket(shape.size)
         self._burst = segments(shape.size)
-        self.rounds = 0
+        self.parts = 0
 
     def __enter__(self) -> "Trial":
         gc.collect()
@@ -117,7 +118,7 @@ class Trial:
         self._sink.socket.close()
         if status:
             raise RuntimeError(f"the measured process ended with status {status}")
-        sums = 0 if self._kind in BOUNDS else self.rounds * self._shape.blocks
+        sums = 0 if self._kind in BOUNDS else self.parts * self._shape.blocks
         if self._sink.wrong or self._sink.blocks != sums:
             raise RuntimeError(
                 f"{self._sink.blocks} of {sums} sums came, {self._sink.wrong} wrong ones among "
@@ -125,15 +126,15 @@ class Trial:
             )
 
     def load(self, seconds: float) -> Load:
-        """Send round after round for so long."""
-        rounds, cpu_ns, waits = self.rounds, self._gate.cpu_ns, self._gate.waits
+        """Send part after part for so long."""
+        parts, cpu_ns, waits = self.parts, self._gate.cpu_ns, self._gate.waits
         end = time.monotonic() + seconds
-        while self.rounds == rounds or time.monotonic() < end:
-            self._round()
+        while self.parts == parts or time.monotonic() < end:
+            self._part()
         return Load(
-            (self.rounds - rounds) * self._shape.datagrams,
+            (self.parts - parts) * self._shape.datagrams,
             self._gate.cpu_ns - cpu_ns,
-            (self._gate.waits - waits) / (self.rounds - rounds),
+            (self._gate.waits - waits) / (self.parts - parts),
         )
 
     def resident_bytes(self) -> int:
@@ -141,11 +142,11 @@ class Trial:
         pages = Path(f"/proc/{self._child}/statm").read_text().split()
         return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
 
-    def _round(self) -> None:
-        """Send a round; the measured process begins when the first part of it is there."""
+    def _part(self) -> None:
+        """Send a part; the measured process begins when enough of it is there."""
         shape = self._shape
-        self._until_done(self.rounds)
-        self._streams.turn(self.rounds)
+        self._until_done(self.parts)
+        self._streams.turn(self.parts)
         bursts = list(order(shape.blocks // self._burst, shape.senders, shape.lag))
         start = min(_HEAD_START, len(bursts))
         for number, (sender, index) in enumerate(bursts, 1):
@@ -153,13 +154,13 @@ class Trial:
             self._sending.sendto(burst, self._to)
             if number == start:
                 self._gate.open()
-        self.rounds += 1
-        self._until_done(self.rounds)
+        self.parts += 1
+        self._until_done(self.parts)
 
-    def _until_done(self, rounds: int) -> None:
-        """Take sums until the measured process waits for another round."""
+    def _until_done(self, parts: int) -> None:
+        """Take sums until the measured process waits for another part."""
         end = time.monotonic() + _STALL_S
-        while not self._gate.reached(rounds):
+        while not self._gate.reached(parts):
             if time.monotonic() > end:
                 raise RuntimeError(f"{self._kind} is stuck: {self._sink.blocks} sums came back")
             self._sink.drain()
@@ -169,7 +170,7 @@ class Trial:
 def measure(
     kind: Kind, shape: Shape, streams: Streams, seconds: float, ring_mb: int
 ) -> tuple[float, float]:
-    """Gigabits per CPU second of one engine, and its waits in a round."""
+    """Gigabits per CPU second of one engine, and its waits in a part."""
     with Trial(kind, shape, streams, ring_mb) as trial:
         trial.load(_WARM_UP_S)
         load = trial.load(seconds)
@@ -188,7 +189,7 @@ def compare(
             rates[kind].append(rate)
             print(
                 f"{shape.size} B, {shape.senders} senders, {kind}, repeat {repeat + 1}: "
-                f"{rate:.1f} Gbit/s, {waits:.1f} waits in a round",
+                f"{rate:.1f} Gbit/s, {waits:.1f} waits in a part",
                 file=sys.stderr,
                 flush=True,
             )
@@ -196,32 +197,32 @@ def compare(
 
 
 def soak(shape: Shape, seconds: float, ring_mb: int) -> dict[str, Any]:
-    """Whether time per datagram or memory grow while rounds go by.
+    """Whether time per datagram or memory grow while parts of rounds go by.
 
     Returns
     -------
     dict
-        Rounds and datagrams taken; nanoseconds of CPU per datagram in the first and in
+        Parts and datagrams taken; nanoseconds of CPU per datagram in the first and in
         the last quarter of the time (medians of its parts) and their ratio; growth of the
         memory in use from the end of the first part on.
     """
     parts = 12
     with Trial("native", shape, Streams(shape, seed=1), ring_mb) as trial:
-        while trial.rounds * shape.blocks * shape.size < 1.1 * (ring_mb << 20):
+        while trial.parts * shape.blocks * shape.size < 1.1 * (ring_mb << 20):
             trial.load(_WARM_UP_S)  # until all of the ring has been touched
         each_ns, resident = [], []
         for _ in range(parts):
             load = trial.load(seconds / parts)
             each_ns.append(load.cpu_ns / load.datagrams)
             resident.append(trial.resident_bytes())
-        rounds = trial.rounds
+        parts_taken = trial.parts
     first, last = statistics.median(each_ns[:3]), statistics.median(each_ns[-3:])
     return {
         "soak_s": seconds,
         "datagram_bytes": shape.size,
         "blocks": shape.blocks,
-        "rounds": rounds,
-        "datagrams": rounds * shape.datagrams,
+        "parts": parts_taken,
+        "datagrams": parts_taken * shape.datagrams,
         "ns_per_datagram_first": round(first, 1),
         "ns_per_datagram_last": round(last, 1),
         "time_growth": round(last / first, 3),
@@ -254,7 +255,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1400, 8900], help="datagram bytes")
     parser.add_argument("--senders", type=int, default=8, help="streams that are added up")
-    parser.add_argument("--buffers", type=int, default=704, help="of one round, of all senders")
+    parser.add_argument("--buffers", type=int, default=704, help="of one part, of all senders")
     parser.add_argument("--lag", type=int, default=2, help="bursts that a sender is behind")
     parser.add_argument("--ring-mb", type=int, default=_RING_MB, help="sums kept to be sent again")
     parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement")

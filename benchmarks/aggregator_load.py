@@ -31,6 +31,9 @@ _SO_RCVBUFFORCE: Final = 33
 _BUFFER_BYTES: Final = 64 << 20
 _MOST_BYTES: Final = 65507
 _MOST_SEGMENTS: Final = 64
+PARTS: Final = 16
+"""Of a round. A round of an experiment has gigabytes, beside which what begins and ends it costs
+nothing; a part fits the caches that senders and aggregator share."""
 
 
 def segments(size: int) -> int:
@@ -64,7 +67,7 @@ def sending_socket(size: int) -> socket.socket:
 
 @dataclass(frozen=True)
 class Shape:
-    """What is sent: ``senders`` streams of ``blocks`` datagrams a round, whole bursts of them.
+    """What is sent: ``senders`` streams of ``blocks`` datagrams a part, whole bursts of them.
 
     Attributes
     ----------
@@ -79,14 +82,22 @@ class Shape:
     lag: int
 
     @property
+    def stride(self) -> int:
+        """From a part's first block to that of the next one; numbers between are left out.
+
+        A power of 2: the numbers of two parts differ in the same bits from block to block.
+        """
+        return 1 << (self.blocks - 1).bit_length()
+
+    @property
     def layout(self) -> StreamLayout:
         """All blocks are full."""
         elements = (self.size - HEADER_BYTES) // 4
-        return StreamLayout(self.blocks, elements, elements)
+        return StreamLayout(PARTS * self.stride, elements, elements)
 
     @property
     def datagrams(self) -> int:
-        """Of all senders in one round."""
+        """Of all senders in one part."""
         return self.senders * self.blocks
 
     @property
@@ -96,7 +107,7 @@ class Shape:
 
 
 def order(bursts: int, senders: int, lag: int) -> Iterator[tuple[int, int]]:
-    """Sender and number of each burst of a round, as they follow each other."""
+    """Sender and number of each burst of a part, as they follow each other."""
     for step in range(bursts + (senders - 1) * lag):
         for sender in range(senders):
             if 0 <= step - sender * lag < bursts:
@@ -104,14 +115,15 @@ def order(bursts: int, senders: int, lag: int) -> Iterator[tuple[int, int]]:
 
 
 class Streams:
-    """All datagrams of one round; the next round's differ in their round and checksum only.
+    """All datagrams of one part; the next part's differ in their round or block, and checksum.
 
-    CRC-32C is linear: in datagrams of one length, another round changes all
-    checksums by the same bits.
+    CRC-32C is linear: in datagrams of one length, the same other bits in all of them change
+    all checksums by the same bits.
     """
 
     def __init__(self, shape: Shape, seed: int) -> None:
         self._shape = shape
+        self._numbers = np.arange(shape.blocks, dtype=np.uint64)
         generator = np.random.default_rng(seed)
         rows = shape.senders * shape.blocks
         self._memory = np.zeros((rows, shape.size), np.uint8)
@@ -140,13 +152,15 @@ class Streams:
             src=sender,
         )
 
-    def turn(self, round_index: int) -> None:
-        """Let all datagrams be of another round."""
+    def turn(self, part: int) -> None:
+        """Let all datagrams be of another part; they are counted through all rounds."""
+        round_index, base = part // PARTS, part % PARTS * self._shape.stride
         row = self._memory[0].copy()
         header = row[:HEADER_BYTES].view(HEADER_DTYPE)
         old = int(header["crc"][0])
-        header["crc"], header["round"] = 0, round_index
+        header["crc"], header["round"], header["weight_id"] = 0, round_index, base
         self._headers["round"] = round_index
+        self._headers["weight_id"].reshape(-1, self._shape.blocks)[:] = base + self._numbers
         self._headers["crc"] ^= np.uint32(old ^ crc32c(row))
 
     def burst(self, sender: int, block: int, count: int) -> memoryview:
@@ -165,6 +179,7 @@ class Sink:
         self.socket = receiving_socket()
         self._sums = sums
         self._size = shape.size
+        self._stride = shape.stride
         self._mask = (1 << shape.senders) - 1
         self._into = [bytearray(1 << 16)]
         self._row = np.frombuffer(self._into[0], np.uint8)[: shape.size]
@@ -188,7 +203,7 @@ class Sink:
         header = self._header
         values = self._row[HEADER_BYTES:].view(ELEMENT_DTYPE)
         right = int(header["bitmap"][0]) == self._mask
-        right &= bool((values == self._sums[int(header["weight_id"][0])]).all())
+        right &= bool((values == self._sums[int(header["weight_id"][0]) % self._stride]).all())
         self.wrong += not right
 
 

@@ -23,7 +23,7 @@ from agents.native.build import SOURCES
 from agents.native.layout import BATCH, LARGEST_BUFFER
 from agents.records import Recorder
 from agents.wire import HEADER_BYTES
-from benchmarks.aggregator_load import JOB_ID, Shape, segments, sending_socket
+from benchmarks.aggregator_load import JOB_ID, PARTS, Shape, segments, sending_socket
 from testbed.compiled import ensure_library, load
 
 Kind = Literal["bound", "bound-batched", "native", "native-calls", "reference"]
@@ -46,12 +46,12 @@ _UDP_GRO: Final = 104
 
 
 class Gate:
-    """Where the measured process waits until a part of the next round lies in its socket.
+    """Where the measured process waits until the beginning of a part lies in its socket.
 
     The processes must share the object by a fork.
     """
 
-    _ROUNDS, _CPU_NS, _WAITS = range(3)
+    _PARTS, _CPU_NS, _WAITS = range(3)
     _OPEN, _END = b"o", b"e"
 
     def __init__(self) -> None:
@@ -59,14 +59,14 @@ class Gate:
         self._read, self._write = os.pipe()
 
     def wait(self) -> bool:
-        """Say that a round is done, and what it took; whether another one comes."""
+        """Say that a part is done, and what it took; whether another one comes."""
         self._values[self._CPU_NS] = time.process_time_ns()
         self._values[self._WAITS] = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
-        self._values[self._ROUNDS] += 1
+        self._values[self._PARTS] += 1
         return os.read(self._read, 1) == self._OPEN
 
     def open(self) -> None:
-        """Let the measured process take a round."""
+        """Let the measured process take a part."""
         os.write(self._write, self._OPEN)
 
     def end(self) -> None:
@@ -75,9 +75,9 @@ class Gate:
         os.close(self._write)
         os.close(self._read)
 
-    def reached(self, rounds: int) -> bool:
-        """Whether it waits, with so many rounds done."""
-        return bool(self._values[self._ROUNDS] > rounds)
+    def reached(self, parts: int) -> bool:
+        """Whether it waits, with so many parts done."""
+        return bool(self._values[self._PARTS] > parts)
 
     @property
     def cpu_ns(self) -> int:
@@ -108,12 +108,12 @@ def run_side(
     *,
     resend_bytes: int,
 ) -> None:
-    """Take round after round until the gate says that there is no more.
+    """Take part after part until the gate says that there is no more.
 
     Raises
     ------
     RuntimeError
-        A round has not come completely.
+        A part has not come completely.
     """
     if kind in BOUNDS:
         _Bound(shape, incoming, BATCH if kind == "bound-batched" else 1).run(gate)
@@ -153,7 +153,7 @@ class _Side:
         )
         make = ReferenceEngine if kind == "reference" else NativeEngine
         self._engine: Engine = make(own, self._ring, self._send, _Scratch())
-        self._round = 0
+        self._part = 0
         self._engine.open_round(0, 0, self._mask)
 
     def run(self, gate: Gate) -> None:
@@ -162,15 +162,17 @@ class _Side:
             take = self._serving(engine)
         while gate.wait():
             take_whole(take, self._complete, self._shape.blocks)
-            engine.close_round(self._round, time.monotonic_ns())
-            self._round += 1
-            engine.open_round(self._round, 0, self._mask)
+            self._part += 1
+            if self._part % PARTS == 0:
+                engine.close_round(self._part // PARTS - 1, time.monotonic_ns())
+                engine.open_round(self._part // PARTS, 0, self._mask)
         refused = engine.counters.drops
         if refused:
             raise RuntimeError(f"datagrams were refused: {dict(refused)}")
 
     def _complete(self) -> int:
-        return self._engine.progress(self._round).complete
+        before = self._part % PARTS * self._shape.blocks
+        return self._engine.progress(self._part // PARTS).complete - before
 
     def _serving(self, engine: NativeEngine) -> Callable[[], None]:
         """The kernel's own loop; it comes back when nothing is left."""
@@ -249,7 +251,7 @@ def ensure_bound() -> Path:
 def take_whole(
     take: Callable[[], None], came: Callable[[], int], sent: int, longest_s: float = 5.0
 ) -> None:
-    """Take until all of a round has come: the senders may have been kept from sending.
+    """Take until all of a part has come: the senders may have been kept from sending.
 
     Raises
     ------
@@ -257,10 +259,12 @@ def take_whole(
         Not all has come in time.
     """
     end = time.monotonic() + longest_s
-    while came() < sent:
+    while True:
+        take()
+        if came() >= sent:
+            return
         if time.monotonic() > end:
             raise RuntimeError(
-                f"{came()} of {sent} of a round have come: the socket's buffer is too small; "
+                f"{came()} of {sent} of a part have come: the socket's buffer is too small; "
                 "run as root, or with --buffers less"
             )
-        take()

@@ -10,6 +10,7 @@ from agents.wire import PacketType
 from benchmarks.aggregator import compare, soak
 from benchmarks.aggregator_load import (
     JOB_ID,
+    PARTS,
     Shape,
     Streams,
     datagram_elements,
@@ -21,10 +22,12 @@ from benchmarks.aggregator_side import KINDS, take_whole
 SHAPE = Shape(size=1400, senders=3, blocks=92, lag=1)
 
 
-def test_the_streams_of_every_round_are_valid() -> None:
+def test_the_streams_of_every_part_are_valid() -> None:
     streams = Streams(SHAPE, seed=1)
-    for round_index in (0, 1, 77):
-        streams.turn(round_index)
+    assert SHAPE.stride == 128
+    for part in (0, 1, PARTS - 1, PARTS, 77):
+        streams.turn(part)
+        round_index, base = part // PARTS, part % PARTS * 128
         rejects: Counter[str] = Counter()
         total = np.zeros_like(streams.sums)
         for sender in range(SHAPE.senders):
@@ -34,7 +37,7 @@ def test_the_streams_of_every_round_are_valid() -> None:
             )
             (run,) = runs(batch)
             assert (run.round, run.src, run.block, run.bitmap) == (
-                round_index, sender, 10, 1 << sender,
+                round_index, sender, base + 10, 1 << sender,
             )  # fmt: skip
             total[10:50] += run.values
         assert not rejects
@@ -50,7 +53,7 @@ def test_shapes() -> None:
         datagram_elements(1401)
 
 
-def test_a_round_is_sent_in_whole_and_each_sender_lags() -> None:
+def test_a_part_is_sent_in_whole_and_each_sender_lags() -> None:
     sent = list(order(bursts=3, senders=2, lag=2))
     assert sent == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
     assert list(order(bursts=2, senders=2, lag=1)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -68,11 +71,11 @@ def test_every_engine_takes_the_load_and_sends_true_sums() -> None:
 
 
 def test_what_is_lost_on_the_way_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="2 of 3 of a round have come"):
+    with pytest.raises(RuntimeError, match="2 of 3 of a part have come"):
         take_whole(lambda: None, lambda: 2, 3, longest_s=0.0)
 
 
-def test_a_round_that_comes_late_is_waited_for() -> None:
+def test_a_part_that_comes_late_is_waited_for() -> None:
     came: list[int] = []
     take_whole(lambda: came.append(1), lambda: len(came), 3)
     assert len(came) == 3
@@ -80,7 +83,7 @@ def test_a_round_that_comes_late_is_waited_for() -> None:
 
 def test_a_soak_tells_time_and_memory() -> None:
     told = soak(SHAPE, 0.3, ring_mb=1)
-    assert told["rounds"] > 0
-    assert told["datagrams"] == told["rounds"] * SHAPE.datagrams
+    assert told["parts"] > 0
+    assert told["datagrams"] == told["parts"] * SHAPE.datagrams
     assert told["ns_per_datagram_first"] > 0
     assert set(told) >= {"time_growth", "memory_growth_bytes"}
