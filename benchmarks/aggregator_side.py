@@ -16,12 +16,12 @@ import numpy as np
 from agents.aggregator.engine import Engine, EngineSettings, ReferenceEngine
 from agents.aggregator.intake import serving_sockets
 from agents.aggregator.native import NativeEngine
-from agents.aggregator.reserve import reserve
 from agents.aggregator.ring import ResendRing
 from agents.context import Endpoint
 from agents.native.build import SOURCES
 from agents.native.layout import BATCH, LARGEST_BUFFER
 from agents.records import Recorder
+from agents.reserve import reserve
 from agents.wire import HEADER_BYTES
 from benchmarks.aggregator_load import JOB_ID, PARTS, Shape, segments, sending_socket
 from testbed.compiled import ensure_library, load
@@ -217,8 +217,8 @@ class _Bound:
         self._receive.restype = ctypes.c_int64
         self._shape = shape
         self._incoming = incoming
-        # Of the same kinds of memory as the engine's.
-        pages = mmap.mmap(-1, batch * LARGEST_BUFFER)
+        # Of the same kind of memory as the engine's.
+        pages = reserve(batch * LARGEST_BUFFER)
         self._buffers = np.frombuffer(pages, np.uint8).reshape(batch, LARGEST_BUFFER)
         rows, row_bytes = shape.held_blocks, shape.size - HEADER_BYTES
         self._sums = np.frombuffer(reserve(rows * row_bytes), np.uint8).reshape(rows, row_bytes)

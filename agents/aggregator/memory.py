@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from agents.aggregator.reserve import reserve
+from agents.reserve import reserve
 from agents.wire import ELEMENT_BYTES, ELEMENT_DTYPE, Values
 from testbed.errors import InputError
 

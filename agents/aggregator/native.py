@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from agents.aggregator.engine import EngineCounters, EngineSettings, Progress
 from agents.aggregator.memory import check_ways
-from agents.aggregator.reserve import reserve
 from agents.aggregator.ring import ResendRing
 from agents.aggregator.table import OpenBlock
 from agents.bursts import Bytes
@@ -34,6 +33,7 @@ from agents.native.layout import (
     kernel,
 )
 from agents.records import EVENT_DTYPE, Recorder
+from agents.reserve import reserve
 from agents.wire import ELEMENT_BYTES, Cause
 from testbed.errors import InputError
 

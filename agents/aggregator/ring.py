@@ -7,7 +7,7 @@ out from there, and stays until ``rows`` later ones have been built.
 import numpy as np
 import numpy.typing as npt
 
-from agents.aggregator.reserve import reserve
+from agents.reserve import reserve
 from agents.wire import HEADER_BYTES
 from testbed.errors import InputError
 
@@ -48,7 +48,7 @@ class ResendRing:
             raise InputError(f"a resend ring of {rows} × {row_bytes} bytes holds no datagram")
         self.rows = rows
         self.row_bytes = row_bytes
-        self._bytes = memoryview(reserve(rows * row_bytes))
+        self._bytes = reserve(rows * row_bytes)
         self.memory: npt.NDArray[np.uint8] = np.frombuffer(self._bytes, np.uint8).reshape(
             rows, row_bytes
         )

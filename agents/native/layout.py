@@ -1,7 +1,6 @@
 """The structs of ``cq.h``, name by name, and the library's functions with their types."""
 
 import ctypes
-import mmap
 from enum import IntEnum
 from functools import cache
 from typing import Final
@@ -10,6 +9,7 @@ import numpy as np
 
 from agents.bursts import Bytes
 from agents.native.build import ensure_kernel_library
+from agents.reserve import reserve
 from agents.wire import HEADER_BYTES, MAX_SOURCES, Cause
 from testbed.compiled import load
 from testbed.errors import MachineError
@@ -167,7 +167,7 @@ class Sockets(ctypes.Structure):
     def __init__(self, **fields: int) -> None:
         super().__init__(**fields)
         # Whole pages: the kernel copies faster to where a line of the cache begins.
-        memory = np.frombuffer(mmap.mmap(-1, BATCH * LARGEST_BUFFER), np.uint8)
+        memory = np.frombuffer(reserve(BATCH * LARGEST_BUFFER), np.uint8)
         self.memory = memory.reshape(BATCH, LARGEST_BUFFER)
         self.buffers = self.memory.ctypes.data
 
