@@ -96,7 +96,7 @@ make sync-sgd     compute and synchronise in turns, by each way to do it; one ta
 make compare-failures  run an all-reduce once for each link, which fails at half the time
 make bench-resynthesis  plan the same without packets: times, and what planning anew takes
 make bench-collectives  measure the synthesiser against published figures
-make bench-identity  run one experiment again and again, idle and under load; compare traces
+make bench-identity  run two experiments again and again, idle and under load; compare traces
 make bench-scale  measure how a run grows with cities and with the emulated rate
 make variables    list every config key with its values and default
 make test         run all tests
