@@ -15,9 +15,9 @@ def reserve(size: int) -> memoryview:
     through megabytes otherwise waits for the addresses of its pages. Only whole ones are large,
     so that the mapping behind it may be longer.
     """
-    pages = -(-size // _LARGE_PAGE_BYTES) * _LARGE_PAGE_BYTES
+    whole = -(-size // _LARGE_PAGE_BYTES) * _LARGE_PAGE_BYTES
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-    memory = mmap.mmap(-1, pages if 2 * size >= _LARGE_PAGE_BYTES else size, flags=flags)
+    memory = mmap.mmap(-1, whole if 2 * size >= _LARGE_PAGE_BYTES else size, flags=flags)
     with suppress(OSError):  # a kernel without large pages
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(memory)[:size]

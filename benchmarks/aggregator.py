@@ -47,7 +47,7 @@ _NAP_S = 1e-4
 _WARM_UP_S = 0.3
 _HEAD_START = 176
 """Buffers of a part that lie in the socket when the measured process begins: so many that it
-does not catch up with the senders, and so few that they fit a processor's last cache."""
+seldom waits for the senders, and so few that they fit a processor's last cache."""
 _RING_MB = 4
 """Of sums that are kept: 5 ms of the output at 50 Gbit/s of input from 8 senders, where 0.5 ms and
 three time-outs of 1 ms are needed to ask thrice for what is lost."""
@@ -203,26 +203,26 @@ def soak(shape: Shape, seconds: float, ring_mb: int) -> dict[str, Any]:
     -------
     dict
         Parts and datagrams taken; nanoseconds of CPU per datagram in the first and in
-        the last quarter of the time (medians of its parts) and their ratio; growth of the
-        memory in use from the end of the first part on.
+        the last quarter of the time (medians of its spans) and their ratio; growth of the
+        memory in use from the end of the first span on.
     """
-    parts = 12
+    spans = 12
     with Trial("native", shape, Streams(shape, seed=1), ring_mb) as trial:
         while trial.parts * shape.blocks * shape.size < 1.1 * (ring_mb << 20):
             trial.load(_WARM_UP_S)  # until all of the ring has been touched
         each_ns, resident = [], []
-        for _ in range(parts):
-            load = trial.load(seconds / parts)
+        for _ in range(spans):
+            load = trial.load(seconds / spans)
             each_ns.append(load.cpu_ns / load.datagrams)
             resident.append(trial.resident_bytes())
-        parts_taken = trial.parts
+        parts = trial.parts
     first, last = statistics.median(each_ns[:3]), statistics.median(each_ns[-3:])
     return {
         "soak_s": seconds,
         "datagram_bytes": shape.size,
         "blocks": shape.blocks,
-        "parts": parts_taken,
-        "datagrams": parts_taken * shape.datagrams,
+        "parts": parts,
+        "datagrams": parts * shape.datagrams,
         "ns_per_datagram_first": round(first, 1),
         "ns_per_datagram_last": round(last, 1),
         "time_growth": round(last / first, 3),

@@ -123,7 +123,6 @@ class Streams:
 
     def __init__(self, shape: Shape, seed: int) -> None:
         self._shape = shape
-        self._numbers = np.arange(shape.blocks, dtype=np.uint64)
         generator = np.random.default_rng(seed)
         rows = shape.senders * shape.blocks
         self._memory = np.zeros((rows, shape.size), np.uint8)
@@ -157,11 +156,11 @@ class Streams:
         round_index, base = part // PARTS, part % PARTS * self._shape.stride
         row = self._memory[0].copy()
         header = row[:HEADER_BYTES].view(HEADER_DTYPE)
-        old = int(header["crc"][0])
+        crc, first_block = int(header["crc"][0]), int(header["weight_id"][0])
         header["crc"], header["round"], header["weight_id"] = 0, round_index, base
         self._headers["round"] = round_index
-        self._headers["weight_id"].reshape(-1, self._shape.blocks)[:] = base + self._numbers
-        self._headers["crc"] ^= np.uint32(old ^ crc32c(row))
+        self._headers["weight_id"] ^= np.uint64(first_block ^ base)
+        self._headers["crc"] ^= np.uint32(crc ^ crc32c(row))
 
     def burst(self, sender: int, block: int, count: int) -> memoryview:
         """Consecutive datagrams of one sender."""

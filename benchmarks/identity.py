@@ -72,8 +72,8 @@ def identity(
     with _copy() as copy:
         for number in range(times):
             copied, loaded = number % 2 == 1, number % 4 >= 2
+            folder = copy if copied else _ROOT
             for loss_percent in _LOSSES:
-                folder = copy if copied else _ROOT
                 rows.append(measure(folder, loss_percent, copied=copied, loaded=loaded))
                 print(rows[-1])
     identical = {
