@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.errors import MachineError
-from testbed.libc import libc
+from testbed.libc import check, libc
 
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
@@ -192,7 +192,7 @@ def _prepare() -> None:
 
 
 def _die_with(parent: int) -> None:
-    libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    check(libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "end with its parent")
     if os.getppid() != parent:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
